@@ -1,0 +1,1 @@
+"""dataflow: an exact, resumable, shard-aware data loader for training large multimodal models."""
