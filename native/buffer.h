@@ -1,0 +1,43 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "gather.h"
+
+// Arrays that come from Python through the buffer protocol: any alignment, no copies.
+namespace dataflow {
+
+// Holds one exported buffer; made and destroyed with the GIL held, read without it.
+class Buffer {
+  public:
+    enum class Access { read, write };
+
+    // Throws TypeError naming `name` for what is not a C-contiguous array of native integers, floats or booleans.
+    Buffer(nanobind::handle object, const char* name, Access access = Access::read);
+    Buffer(Buffer&& other) noexcept;
+    Buffer(const Buffer&) = delete;
+    Buffer& operator=(const Buffer&) = delete;
+    ~Buffer();
+
+    Element element() const { return element_; }
+    std::int64_t length() const { return view_.len / view_.itemsize; }  // in elements, over all dimensions
+    int dimensions() const { return view_.ndim; }
+    std::int64_t extent(int dimension) const { return view_.shape[dimension]; }
+    std::byte* data() const { return static_cast<std::byte*>(view_.buf); }
+    Array array() const { return {data(), length()}; }
+
+  private:
+    Py_buffer view_;
+    Element element_;
+};
+
+// A buffer that must be one-dimensional with elements of one type.
+Buffer vector_of(Element element, nanobind::handle object, const char* name, Buffer::Access access = Buffer::Access::read);
+
+// One buffer for each item of a list or tuple.
+std::vector<Buffer> buffers_of(nanobind::handle sequence, const char* name);
+
+}  // namespace dataflow

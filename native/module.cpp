@@ -1,0 +1,282 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "buffer.h"
+#include "gather.h"
+#include "order.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace dataflow {
+namespace {
+
+constexpr Element int32{Kind::signed_integer, 4};
+constexpr Element int64{Kind::signed_integer, 8};
+constexpr Element uint64{Kind::unsigned_integer, 8};
+
+[[noreturn]] void type_error(const std::string& message) { throw nb::type_error(message.c_str()); }
+[[noreturn]] void value_error(const std::string& message) { throw nb::value_error(message.c_str()); }
+
+template <typename T>
+using Vector = nb::ndarray<nb::numpy, T, nb::ndim<1>, nb::c_contig>;
+
+// A new NumPy array that owns memory which was filled here.
+template <typename T>
+Vector<T> to_numpy(std::unique_ptr<T[]> data, std::size_t length) {
+    nb::capsule owner(data.get(), [](void* pointer) noexcept { delete[] static_cast<T*>(pointer); });
+    return Vector<T>(data.release(), {length}, owner);
+}
+
+struct SelectedRows {
+    SelectedRows(nb::handle block, nb::handle row) : block(vector_of(int32, block, "block")), row(vector_of(int64, row, "row")) {
+        if (this->block.length() != this->row.length()) {
+            value_error("block has " + std::to_string(this->block.length()) + " items, but row has " +
+                        std::to_string(this->row.length()));
+        }
+    }
+    Selection selection() const { return {block.array(), row.array()}; }
+
+    Buffer block;
+    Buffer row;
+};
+
+// The child values of a column, one array a block, all of one type.
+struct Values {
+    explicit Values(nb::handle sequence) : buffers(buffers_of(sequence, "values")) {
+        arrays.reserve(buffers.size());
+        for (const Buffer& buffer : buffers) {
+            if (buffer.element() != element()) {
+                type_error("values must all have one type, not both " + element().name() + " and " + buffer.element().name());
+            }
+            arrays.push_back(buffer.array());
+        }
+    }
+    Element element() const { return buffers.front().element(); }
+
+    std::vector<Buffer> buffers;
+    std::vector<Array> arrays;
+};
+
+struct OffsetLists {
+    explicit OffsetLists(nb::handle sequence) : buffers(buffers_of(sequence, "offsets")) {
+        offsets.reserve(buffers.size());
+        for (const Buffer& buffer : buffers) {
+            const bool wide = buffer.element() == int64;
+            if (!wide && buffer.element() != int32) type_error("offsets must be int32 or int64, not " + buffer.element().name());
+            offsets.push_back({buffer.array(), wide});
+        }
+    }
+
+    std::vector<Buffer> buffers;
+    std::vector<Offsets> offsets;
+};
+
+void check_paired(const Values& values, const OffsetLists& offsets) {
+    if (values.arrays.size() != offsets.offsets.size()) {
+        value_error("there are " + std::to_string(values.arrays.size()) + " arrays of values, but " +
+                    std::to_string(offsets.offsets.size()) + " of offsets");
+    }
+}
+
+void check_gatherable(const Values& values, const Buffer& out, std::int64_t positions) {
+    if (!values.buffers.empty() && !can_gather(values.element(), out.element())) {
+        type_error("cannot gather " + values.element().name() + " into " + out.element().name());
+    }
+    if (out.dimensions() < 1 || out.extent(0) != positions) {
+        value_error("out must have " + std::to_string(positions) + " rows, one for each position");
+    }
+}
+
+Scalar scalar_of(nb::handle fill, Element element) {
+    Scalar scalar{};
+    auto* bytes = reinterpret_cast<char*>(scalar.data());
+    if (element.kind == Kind::real) {
+        const double value = PyFloat_AsDouble(fill.ptr());
+        if (value == -1.0 && PyErr_Occurred() != nullptr) throw nb::python_error();
+        const int failed = element.size == 2   ? PyFloat_Pack2(value, bytes, 1)
+                           : element.size == 4 ? PyFloat_Pack4(value, bytes, 1)
+                                               : PyFloat_Pack8(value, bytes, 1);
+        if (failed != 0) throw nb::python_error();
+        return scalar;
+    }
+    // Integers: the value as 64 bits, which must survive being cut to the size of an element.
+    const nb::object integer = nb::steal(PyNumber_Index(fill.ptr()));
+    if (!integer.is_valid()) throw nb::python_error();
+    int overflow = 0;
+    const long long value = PyLong_AsLongLongAndOverflow(integer.ptr(), &overflow);
+    const int bits = element.size * 8;
+    bool fits = overflow == 0;
+    std::uint64_t pattern = static_cast<std::uint64_t>(value);
+    if (element.kind == Kind::signed_integer) {
+        fits = fits && (bits == 64 || (value >= -(1LL << (bits - 1)) && value < (1LL << (bits - 1))));
+    } else if (element.kind == Kind::boolean) {
+        fits = fits && (value == 0 || value == 1);
+    } else if (overflow > 0 && bits == 64) {
+        pattern = PyLong_AsUnsignedLongLong(integer.ptr());
+        fits = PyErr_Occurred() == nullptr;
+        PyErr_Clear();
+    } else {
+        fits = fits && value >= 0 && (bits == 64 || value < (1LL << bits));
+    }
+    if (!fits) value_error("fill does not fit " + element.name());
+    std::memcpy(bytes, &pattern, sizeof pattern);
+    return scalar;
+}
+
+void gather_ragged_binding(nb::handle values, nb::handle offsets, nb::handle block, nb::handle row, nb::handle out,
+                           nb::handle lengths, nb::handle fill, bool truncate) {
+    const Values columns(values);
+    const OffsetLists lists(offsets);
+    const SelectedRows selected(block, row);
+    const Buffer target(out, "out", Buffer::Access::write);
+    const Buffer counts = vector_of(int64, lengths, "lengths", Buffer::Access::write);
+    const Selection selection = selected.selection();
+    check_paired(columns, lists);
+    check_gatherable(columns, target, selection.size());
+    if (target.dimensions() != 2) value_error("out must have two dimensions");
+    if (counts.length() != selection.size()) value_error("lengths must have one item for each position");
+    const Scalar padding = scalar_of(fill, target.element());
+    const Element source = columns.buffers.empty() ? target.element() : columns.element();
+
+    nb::gil_scoped_release released;
+    gather_ragged(columns.arrays, lists.offsets, source, selection, {target.data(), target.extent(1), target.element()},
+                  counts.data(), padding, truncate);
+}
+
+void gather_fixed_binding(nb::handle values, std::int64_t width, nb::handle block, nb::handle row, nb::handle out) {
+    const Values columns(values);
+    const SelectedRows selected(block, row);
+    const Buffer target(out, "out", Buffer::Access::write);
+    const Selection selection = selected.selection();
+    check_gatherable(columns, target, selection.size());
+    if (width < 1) value_error("width must be at least 1");
+    if (selection.size() > 0 && (target.length() % selection.size() != 0 || target.length() / selection.size() != width)) {
+        value_error("out must have " + std::to_string(width) + " elements for each position");
+    }
+    const Element source = columns.buffers.empty() ? target.element() : columns.element();
+
+    nb::gil_scoped_release released;
+    gather_fixed(columns.arrays, source, selection, {target.data(), width, target.element()});
+}
+
+Vector<std::int64_t> ragged_lengths_binding(nb::handle offsets, nb::handle block, nb::handle row) {
+    const OffsetLists lists(offsets);
+    const SelectedRows selected(block, row);
+    const Selection selection = selected.selection();
+    const auto size = static_cast<std::size_t>(selection.size());
+    auto lengths = std::make_unique_for_overwrite<std::int64_t[]>(size);
+    {
+        nb::gil_scoped_release released;
+        ragged_lengths(lists.offsets, selection, reinterpret_cast<std::byte*>(lengths.get()));
+    }
+    return to_numpy(std::move(lengths), size);
+}
+
+nb::list gather_bytes_binding(nb::handle values, nb::handle offsets, nb::handle block, nb::handle row) {
+    const Values columns(values);
+    const OffsetLists lists(offsets);
+    const SelectedRows selected(block, row);
+    const Selection selection = selected.selection();
+    check_paired(columns, lists);
+    if (!columns.buffers.empty() && columns.element().size != 1) {
+        type_error("values must be bytes, not " + columns.element().name());
+    }
+
+    std::vector<std::span<const std::byte>> located;
+    {
+        nb::gil_scoped_release released;
+        located = locate_bytes(columns.arrays, lists.offsets, selection);
+    }
+    std::vector<nb::object> rows;
+    rows.reserve(located.size());
+    for (const auto& bytes : located) {
+        PyObject* object = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(bytes.size()));
+        if (object == nullptr) throw nb::python_error();
+        rows.push_back(nb::steal(object));
+    }
+    {
+        // No other thread can see these objects yet.
+        nb::gil_scoped_release released;
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+            if (!located[i].empty()) std::memcpy(PyBytes_AS_STRING(rows[i].ptr()), located[i].data(), located[i].size());
+        }
+    }
+    nb::list list;
+    for (const nb::object& bytes : rows) list.append(bytes);
+    return list;
+}
+
+using Permutation = void (*)(std::span<const std::uint64_t>, std::uint64_t, std::uint64_t, std::int64_t*);
+
+template <Permutation function>
+Vector<std::int64_t> permute_binding(nb::handle positions, std::uint64_t n, std::uint64_t key) {
+    const Buffer buffer(positions, "positions");
+    if ((buffer.element() != int64 && buffer.element() != uint64) || buffer.dimensions() != 1) {
+        type_error("positions must be a one-dimensional array of int64 or uint64");
+    }
+    if (n < 1 || n > std::uint64_t{1} << 63) value_error("n must be 1 to 2**63");
+    const auto size = static_cast<std::size_t>(buffer.length());
+    auto images = std::make_unique_for_overwrite<std::int64_t[]>(size);
+    {
+        nb::gil_scoped_release released;
+        std::memcpy(images.get(), buffer.data(), size * sizeof(std::int64_t));
+        function({reinterpret_cast<const std::uint64_t*>(images.get()), size}, n, key, images.get());
+    }
+    return to_numpy(std::move(images), size);
+}
+
+template <typename T>
+std::vector<T> copied(const Buffer& buffer) {
+    std::vector<T> copy(static_cast<std::size_t>(buffer.length()));
+    if (!copy.empty()) std::memcpy(copy.data(), buffer.data(), copy.size() * sizeof(T));
+    return copy;
+}
+
+Vector<std::int32_t> permute_rows(const std::vector<std::int64_t>& counts, const std::vector<std::uint64_t>& keys) {
+    std::unique_ptr<std::int32_t[]> rows;
+    const auto total = static_cast<std::size_t>(total_rows(counts));
+    {
+        nb::gil_scoped_release released;
+        rows = std::make_unique_for_overwrite<std::int32_t[]>(total);
+        row_permutations(counts, keys, rows.get());
+    }
+    return to_numpy(std::move(rows), total);
+}
+
+Vector<std::int32_t> row_permutation_binding(std::int64_t n, std::uint64_t key) { return permute_rows({n}, {key}); }
+
+Vector<std::int32_t> row_permutations_binding(nb::handle counts, nb::handle keys) {
+    const auto count_values = copied<std::int64_t>(vector_of(int64, counts, "counts"));
+    const auto key_values = copied<std::uint64_t>(vector_of(uint64, keys, "keys"));
+    if (count_values.size() != key_values.size()) {
+        value_error("there are " + std::to_string(count_values.size()) + " counts, but " + std::to_string(key_values.size()) +
+                    " keys");
+    }
+    return permute_rows(count_values, key_values);
+}
+
+}  // namespace
+}  // namespace dataflow
+
+// The documentation of these functions is in dataflow/_native.pyi.
+NB_MODULE(_native, module) {
+    // A thread that still holds a function at exit is no leak of ours to report on the user's terminal.
+    nb::set_leak_warnings(false);
+    module.def("gather_ragged", &dataflow::gather_ragged_binding, "values"_a, "offsets"_a, "block"_a, "row"_a, "out"_a,
+               "lengths"_a, "fill"_a, "truncate"_a = false);
+    module.def("gather_fixed", &dataflow::gather_fixed_binding, "values"_a, "width"_a, "block"_a, "row"_a, "out"_a);
+    module.def("ragged_lengths", &dataflow::ragged_lengths_binding, "offsets"_a, "block"_a, "row"_a);
+    module.def("gather_bytes", &dataflow::gather_bytes_binding, "values"_a, "offsets"_a, "block"_a, "row"_a);
+    module.def("mix64", &dataflow::mix64, "value"_a);
+    module.def("permute", &dataflow::permute_binding<dataflow::permute>, "positions"_a, "n"_a, "key"_a);
+    module.def("unpermute", &dataflow::permute_binding<dataflow::unpermute>, "images"_a, "n"_a, "key"_a);
+    module.def("row_permutation", &dataflow::row_permutation_binding, "n"_a, "key"_a);
+    module.def("row_permutations", &dataflow::row_permutations_binding, "counts"_a, "keys"_a);
+}
