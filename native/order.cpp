@@ -42,30 +42,36 @@ struct Network {
 };
 
 // One pass of the network over all values, in place. The inverse is the same loop with the halves swapped and the
-// round keys reversed.
+// round keys reversed. Values go in groups, so that a round is one operation on a vector of halves.
 DATAFLOW_DISPATCH void pass(const Network& network, std::uint64_t* values, std::size_t count) {
+    constexpr std::size_t group = 16;
     const std::uint64_t mask = network.mask;
     const int half = network.half;
     const bool inverse = network.inverse;
-    const auto round_keys = network.round_keys;
-    for (std::size_t i = 0; i < count; ++i) {
-        std::uint64_t high = values[i] >> half;
-        std::uint64_t low = values[i] & mask;
-        std::uint64_t a = inverse ? low : high;
-        std::uint64_t b = inverse ? high : low;
-        for (int round = 0; round < rounds; ++round) {
-            const std::uint64_t next = a ^ ((finalise(b + round_keys[round]) >> 17) & mask);
-            a = b;
-            b = next;
+    for (std::size_t start = 0; start < count; start += group) {
+        std::uint64_t left[group], right[group];
+        for (std::size_t i = 0; i < group; ++i) {
+            left[i] = inverse ? values[start + i] & mask : values[start + i] >> half;
+            right[i] = inverse ? values[start + i] >> half : values[start + i] & mask;
         }
-        values[i] = inverse ? (b << half) | a : (a << half) | b;
+        for (const std::uint64_t round_key : network.round_keys) {
+#pragma GCC unroll 1  // unrolled first, it would not become vectors
+            for (std::size_t i = 0; i < group; ++i) {
+                const std::uint64_t next = left[i] ^ ((finalise(right[i] + round_key) >> 17) & mask);
+                left[i] = right[i];
+                right[i] = next;
+            }
+        }
+        for (std::size_t i = 0; i < group; ++i) {
+            values[start + i] = inverse ? (right[i] << half) | left[i] : (left[i] << half) | right[i];
+        }
     }
 }
 
 void walk(std::span<const std::uint64_t> inputs, std::uint64_t n, const Network& network, std::int64_t* outputs) {
     // Values that leave 0..n-1 go through the network again. They are packed, so that each pass is one dense loop.
     constexpr std::size_t chunk = 512;
-    std::array<std::uint64_t, chunk> values;
+    std::array<std::uint64_t, chunk> values{};
     std::array<std::uint32_t, chunk> places;
     for (std::size_t start = 0; start < inputs.size(); start += chunk) {
         std::size_t pending = std::min(chunk, inputs.size() - start);
@@ -123,7 +129,6 @@ struct Scratch {
 // Hashes are uniform and distinct, so a bucket by the top bits holds about one row: scatter, then one insertion sort
 // over the whole, in which rows move within their bucket only.
 void sort_rows(std::size_t count, std::uint64_t key, Scratch& scratch, std::int32_t* rows) {
-    constexpr std::size_t few = 24;
     if (count == 0) return;
     if (scratch.hashes.size() < count) {
         scratch.hashes.resize(count);
@@ -131,19 +136,15 @@ void sort_rows(std::size_t count, std::uint64_t key, Scratch& scratch, std::int3
     }
     hash_rows(key, scratch.hashes.data(), count);
     const std::span<HashedRow> sorted(scratch.sorted.data(), count);
-    if (count <= few) {
-        for (std::size_t row = 0; row < count; ++row) sorted[row] = {scratch.hashes[row], static_cast<std::int32_t>(row)};
-    } else {
-        const int bits = std::bit_width(count - 1);
-        const int shift = 64 - bits;
-        scratch.ends.assign(std::size_t{1} << bits, 0);
-        for (std::size_t row = 0; row < count; ++row) ++scratch.ends[scratch.hashes[row] >> shift];
-        std::uint32_t start = 0;
-        for (std::uint32_t& end : scratch.ends) start += std::exchange(end, start);
-        for (std::size_t row = 0; row < count; ++row) {
-            const std::uint64_t hash = scratch.hashes[row];
-            sorted[scratch.ends[hash >> shift]++] = {hash, static_cast<std::int32_t>(row)};
-        }
+    const int bits = std::max(1, static_cast<int>(std::bit_width(count - 1)));
+    const int shift = 64 - bits;
+    scratch.ends.assign(std::size_t{1} << bits, 0);
+    for (std::size_t row = 0; row < count; ++row) ++scratch.ends[scratch.hashes[row] >> shift];
+    std::uint32_t start = 0;
+    for (std::uint32_t& end : scratch.ends) start += std::exchange(end, start);
+    for (std::size_t row = 0; row < count; ++row) {
+        const std::uint64_t hash = scratch.hashes[row];
+        sorted[scratch.ends[hash >> shift]++] = {hash, static_cast<std::int32_t>(row)};
     }
     insertion_sort(sorted);
     for (std::size_t place = 0; place < count; ++place) rows[place] = sorted[place].row;

@@ -1,0 +1,90 @@
+"""The C++ core: gathers rows of Arrow columns into batches and computes the sample order in bulk.
+
+Every function works without the GIL and may be called from any thread. Inputs are C-contiguous arrays of native byte
+order at any alignment; they are never copied as a whole. A *position* is an index into the batch that is being made:
+row ``row[i]`` of block ``block[i]`` goes to position ``i``. Blocks, rows and offsets are checked before they are
+followed. What is wrong raises ValueError with the position, the block, the row and the values, and leaves the output
+undefined; an array of the wrong type raises TypeError with the argument's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import Buffer
+
+def gather_ragged(
+    values: Sequence[Buffer],
+    offsets: Sequence[Buffer],
+    block: npt.NDArray[np.int32],
+    row: npt.NDArray[np.int64],
+    out: Buffer,
+    lengths: npt.NDArray[np.int64],
+    fill: float,
+    truncate: bool = False,
+) -> None:
+    """Gather rows of differing lengths into a padded batch.
+
+    Args:
+        values: For each block the child values of its list column, all of one type; a list or a tuple.
+        offsets: For each block its int32 or int64 offsets, one more than it has rows.
+        block: int32[B], indices into these lists.
+        row: int64[B], rows within the blocks.
+        out: [B, width], written: of the values' type, or int64 for uint8, uint16, int32 and uint32, or int32 for uint8
+            and uint16.
+        lengths: int64[B], written: how many elements of each row are values, the rest being ``fill``.
+        fill: The padding; must fit the type of ``out``.
+        truncate: Cut rows that are longer than ``out`` is wide, instead of refusing them.
+    """
+
+def gather_fixed(
+    values: Sequence[Buffer],
+    width: int,
+    block: npt.NDArray[np.int32],
+    row: npt.NDArray[np.int64],
+    out: Buffer,
+) -> None:
+    """Gather rows of one width: numeric columns (width 1) and fixed-size lists.
+
+    Args:
+        values: For each block its values; row ``r`` is ``values[r * width : (r + 1) * width]``.
+        width: Elements a row, at least 1.
+        block: int32[B], indices into ``values``.
+        row: int64[B], rows within the blocks.
+        out: [B, ...] with ``width`` elements a position, written; types as for `gather_ragged`.
+    """
+
+def ragged_lengths(
+    offsets: Sequence[Buffer], block: npt.NDArray[np.int32], row: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Return the length of each row, int64[B], in elements. Offsets are not checked against values here."""
+
+def gather_bytes(
+    values: Sequence[Buffer], offsets: Sequence[Buffer], block: npt.NDArray[np.int32], row: npt.NDArray[np.int64]
+) -> list[bytes]:
+    """Return rows of binary or string columns as bytes objects; ``values`` have elements of one byte."""
+
+def mix64(value: int) -> int:
+    """Return the splitmix64 finaliser of a 64-bit unsigned integer."""
+
+def permute(positions: npt.NDArray[np.int64] | npt.NDArray[np.uint64], n: int, key: int) -> npt.NDArray[np.int64]:
+    """Return the image of each position under the permutation of ``0..n-1`` that a key names.
+
+    A balanced Feistel network of 8 rounds with cycle walking: needs no memory, and has an inverse, `unpermute`.
+
+    Args:
+        positions: One-dimensional, each in ``0..n-1``.
+        n: Size of the permuted range, 1 to 2**63.
+        key: 64-bit unsigned.
+    """
+
+def unpermute(images: npt.NDArray[np.int64] | npt.NDArray[np.uint64], n: int, key: int) -> npt.NDArray[np.int64]:
+    """Return the positions whose images under `permute` these are."""
+
+def row_permutation(n: int, key: int) -> npt.NDArray[np.int32]:
+    """Return the order of the rows of one block: ``0..n-1`` sorted by their keyed hashes, int32[n]."""
+
+def row_permutations(counts: npt.NDArray[np.int64], keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
+    """Return `row_permutation` of each count and key, laid end to end, int32[sum(counts)]."""
