@@ -1,0 +1,178 @@
+"""Arrow IPC shards: each record batch is a block. Files (`ARROW1`) and streams are read; ours are files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import xxhash
+from pyarrow import ipc
+
+from dataflow.errors import CorruptDataError, DatasetError
+from dataflow.formats.format import MAX_BLOCK_BYTES, Block, ShardIndex
+from dataflow.formats.window import Window
+from dataflow.storage import join_url
+
+if TYPE_CHECKING:
+    from dataflow.storage import Buffer, Store
+
+__all__ = ["ArrowFormat", "dictionary_column"]
+
+MAGIC = b"ARROW1"
+# What pyarrow raises on damaged bytes: its own errors, and Python's for short reads and absurd lengths.
+DAMAGED = (pa.ArrowException, OSError, EOFError, MemoryError, ValueError, TypeError)
+
+
+class ArrowFormat:
+    """Record batches of an Arrow IPC file or stream."""
+
+    name = "arrow"
+    suffixes = (".arrow", ".ipc")
+
+    def index(self, store: Store, path: str, block_bytes: int) -> ShardIndex:
+        """See `Format.index`. The record batches are the blocks: `block_bytes` has no say."""
+        url = join_url(store.url, path)
+        source = _Source(Window(store, path), url)
+        is_file = bytes(source.window.read(0, len(MAGIC))) == MAGIC
+        if is_file:
+            source.position = 8  # the magic is padded to 8 bytes; what follows is a stream
+        reader = ipc.MessageReader.open_stream(pa.PythonFile(source, mode="r"))
+        schema: pa.Schema | None = None
+        blocks: list[Block] = []
+        while True:
+            start = source.position
+            source.checksum.reset()
+            try:
+                message = reader.read_next_message()
+                if message.type == "schema" and schema is None:
+                    schema = ipc.read_schema(message)
+                    _refuse_dictionaries(schema, url)
+                    continue
+                if message.type != "record batch" or schema is None:
+                    raise CorruptDataError(f"unexpected {message.type} message")
+                rows = _decode(message, schema).num_rows
+            except StopIteration:
+                break
+            except (CorruptDataError, *DAMAGED) as error:
+                if source.failure is not None:
+                    raise source.failure from None
+                raise CorruptDataError(
+                    f"{url}: damaged or cut off at offset {start} of {source.window.size} bytes: {error}. "
+                    "Write or copy the shard again."
+                ) from error
+            blocks.append(Block(start, source.position - start, rows, source.checksum.digest()))
+        _check_end(source, is_file, url)
+        if schema is None:
+            raise CorruptDataError(f"{url}: holds no Arrow schema. Write or copy the shard again.")
+        return ShardIndex(blocks, schema)
+
+    def read(self, data: Buffer, schema: pa.Schema) -> pa.RecordBatch:
+        """See `Format.read`. Uncompressed columns are views of `data`, at addresses divisible by 8 if `data` is."""
+        try:
+            return _decode(ipc.read_message(pa.py_buffer(data)), schema)
+        except DAMAGED as error:
+            raise CorruptDataError(f"not an Arrow record batch of the dataset's schema: {error}") from error
+
+    def merge(self, first: pa.Schema, second: pa.Schema) -> pa.Schema:
+        """See `Format.merge`. A record batch can only be read with the schema that it was written with."""
+        if first.equals(second):
+            return first
+        columns = {field.name: field for field in first}
+        for field in second:
+            if field.name not in columns:
+                raise DatasetError(f"has a column {field.name!r} that earlier shards lack")
+            if not field.equals(columns[field.name]):
+                raise DatasetError(f"has column {field}, earlier shards have {columns[field.name]}")
+        missing = [name for name in first.names if name not in second.names]
+        raise DatasetError(f"lacks column {missing[0]!r}" if missing else "has the columns in another order")
+
+
+class _Source:
+    """A shard as the file object that pyarrow's message reader takes bytes from."""
+
+    closed = False
+
+    def __init__(self, window: Window, url: str) -> None:
+        self.window = window
+        self.position = 0
+        self.checksum = xxhash.xxh3_128()
+        self.short = False
+        self.failure: Exception | None = None
+        self._url = url
+
+    def read(self, length: int) -> memoryview:
+        """Returns the next bytes. A length taken from a damaged shard is checked before memory is."""
+        remaining = self.window.size - self.position
+        if length > remaining:
+            self.short = True
+        elif length > MAX_BLOCK_BYTES:
+            self.failure = DatasetError(
+                f"{self._url}: the record batch at offset {self.position} has {length} bytes, more than a block's "
+                f"limit of {MAX_BLOCK_BYTES}. Write it again in smaller record batches (`dataflow shard`)."
+            )
+            raise self.failure
+        try:
+            data = self.window.read(self.position, min(length, remaining))
+        except Exception as error:  # kept whole: pyarrow may wrap what passes through it
+            self.failure = error
+            raise
+        self.position += len(data)
+        self.checksum.update(data)
+        return data
+
+    def tell(self) -> int:
+        return self.position
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """Nothing to close: the store belongs to the caller."""
+
+
+def _decode(message: ipc.Message, schema: pa.Schema) -> pa.RecordBatch:
+    batch = ipc.read_record_batch(message, schema)
+    # Offsets that point outside their buffer would crash whoever reads the column, so nothing unchecked leaves here.
+    batch.validate(full=True)
+    return batch
+
+
+def _check_end(source: _Source, is_file: bool, url: str) -> None:
+    """A writer that was killed leaves no end: what it left must not pass for a whole shard."""
+    size = source.window.size
+    if source.short:
+        raise CorruptDataError(f"{url}: cut off: no end-of-stream mark after {size} bytes. Write or copy it again.")
+    if is_file:
+        if bytes(source.window.read(size - len(MAGIC), len(MAGIC))) != MAGIC:
+            raise CorruptDataError(
+                f"{url}: cut off: no Arrow footer at its end ({size} bytes). Write or copy it again."
+            )
+    elif source.position != size:
+        raise CorruptDataError(
+            f"{url}: the Arrow stream ends at offset {source.position}, but the file has {size} bytes. "
+            "Keep one stream a file."
+        )
+
+
+def _refuse_dictionaries(schema: pa.Schema, url: str) -> None:
+    column = dictionary_column(schema)
+    if column is not None:
+        error = DatasetError(
+            f"{url}: column {column!r} is dictionary-encoded, so that its blocks cannot be read one by one. "
+            "Write it again with plain values (`table.cast`, or `dataflow shard`)."
+        )
+        raise error
+
+
+def dictionary_column(schema: pa.Schema) -> str | None:
+    """Returns the name of the first column that is dictionary-encoded, at any depth, or None."""
+
+    def encoded(kind: pa.DataType) -> bool:
+        if isinstance(kind, pa.BaseExtensionType):
+            return encoded(kind.storage_type)
+        return pa.types.is_dictionary(kind) or any(encoded(kind.field(i).type) for i in range(kind.num_fields))
+
+    return next((field.name for field in schema if encoded(field.type)), None)
