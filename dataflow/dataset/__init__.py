@@ -1,0 +1,16 @@
+"""What exists: the manifest of a dataset, its blocks, and the writer of new ones."""
+
+from __future__ import annotations
+
+from dataflow.dataset.block import decode_block, describe_block, fetch_block, read_block
+from dataflow.dataset.manifest import Manifest
+from dataflow.dataset.manifest_writer import ManifestWriter
+
+__all__ = [
+    "Manifest",
+    "ManifestWriter",
+    "decode_block",
+    "describe_block",
+    "fetch_block",
+    "read_block",
+]

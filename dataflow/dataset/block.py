@@ -1,0 +1,102 @@
+"""From a block's number to its rows, in the two steps that a pipeline runs apart: bytes that are right, then Arrow."""
+
+from __future__ import annotations
+
+import logging
+
+import pyarrow as pa
+import xxhash
+
+from dataflow.dataset.manifest import Manifest
+from dataflow.errors import CorruptDataError, StorageError, StorageNotFoundError
+from dataflow.formats import format_named
+from dataflow.storage import Buffer, Store, join_url
+
+__all__ = ["decode_block", "describe_block", "fetch_block", "read_block"]
+
+logger = logging.getLogger(__name__)
+
+
+def read_block(store: Store, manifest: Manifest, block: int, verify: bool = True) -> pa.RecordBatch:
+    """Reads the rows of one block: `fetch_block`, then `decode_block`."""
+    return decode_block(manifest, block, fetch_block(store, manifest, block, verify))
+
+
+def fetch_block(store: Store, manifest: Manifest, block: int, verify: bool = True) -> Buffer:
+    """Reads the bytes of one block in one range and checks them.
+
+    Args:
+        store: The store at `manifest.base_url`.
+        manifest: The dataset.
+        block: Number of the block.
+        verify: Compare the checksum. Bytes that differ are read once more: the error may have been on the way.
+
+    Raises:
+        CorruptDataError: The bytes are not those that were indexed; names shard, block, range and both checksums.
+        StorageError: The store could not be read.
+    """
+    path = manifest.shard_path(manifest.shard_of(block))
+    start, length = int(manifest.starts[block]), int(manifest.lengths[block])
+    if start < 0 or length < 0:
+        raise CorruptDataError(f"{describe_block(manifest, block)}: the manifest is damaged. Index the shards again")
+    data = _read(store, manifest, block, path, start, length)
+    if not verify:
+        return data
+    expected = manifest.checksum(block)
+    actual = xxhash.xxh3_128_digest(data)
+    if actual != expected:
+        logger.warning("%s: wrong checksum, reading it again", describe_block(manifest, block))
+        data = _read(store, manifest, block, path, start, length)
+        actual = xxhash.xxh3_128_digest(data)
+    if actual != expected:
+        raise CorruptDataError(
+            f"{describe_block(manifest, block)}: xxh3-128 is {actual.hex()}, the manifest says {expected.hex()}"
+            f"{_size_note(store, manifest, block)}. Restore the shard, or index it again if it was changed on purpose"
+        )
+    return data
+
+
+def decode_block(manifest: Manifest, block: int, data: Buffer) -> pa.RecordBatch:
+    """Turns the bytes of one block into its rows, with the columns of `manifest.schema`.
+
+    Raises:
+        CorruptDataError: They are no block of the dataset's format, or have another number of rows.
+    """
+    try:
+        batch = format_named(manifest.format).read(data, manifest.schema)
+    except CorruptDataError as error:
+        raise CorruptDataError(f"{describe_block(manifest, block)}: {error}") from error
+    if batch.num_rows != manifest.rows[block]:
+        raise CorruptDataError(
+            f"{describe_block(manifest, block)}: has {batch.num_rows} rows, the manifest says "
+            f"{manifest.rows[block]}. Index the shards again"
+        )
+    return batch
+
+
+def describe_block(manifest: Manifest, block: int) -> str:
+    """Names a block in messages: its number, shard, byte range and rows."""
+    shard = manifest.shard_path(manifest.shard_of(block))
+    start, first_row = int(manifest.starts[block]), int(manifest.first_rows[block])
+    end, last_row = start + int(manifest.lengths[block]) - 1, first_row + int(manifest.rows[block]) - 1
+    url = join_url(manifest.base_url, shard)
+    return f"block {block} ({url}, bytes {start}-{end}, rows {first_row}-{last_row})"
+
+
+def _read(store: Store, manifest: Manifest, block: int, path: str, start: int, length: int) -> Buffer:
+    try:
+        return store.read_range(path, start, length)
+    except StorageNotFoundError:
+        raise
+    except StorageError as error:
+        note = _size_note(store, manifest, block)
+        if not note:
+            raise  # a store that cannot be read is no fault of the data
+        raise CorruptDataError(f"{describe_block(manifest, block)}: cannot be read{note}. Restore the shard") from error
+
+
+def _size_note(store: Store, manifest: Manifest, block: int) -> str:
+    shard = manifest.shard_of(block)
+    expected = manifest.shard_size(shard)
+    actual = store.size(manifest.shard_path(shard))
+    return "" if actual == expected else f"; the shard has {actual} bytes, the manifest says {expected}"
