@@ -14,9 +14,9 @@ import pyarrow as pa
 import xxhash
 from pyarrow import ipc
 
-from dataflow.errors import DatasetError
+from dataflow.errors import DatasetError, OptionError
 
-__all__ = ["BLOCK", "CHAIN_BYTES", "COLUMNS", "MANIFEST_NAME", "NO_CHAIN", "Header", "next_chain"]
+__all__ = ["BLOCK", "CHAIN_BYTES", "COLUMNS", "MANIFEST_NAME", "NO_CHAIN", "Header", "check_properties", "next_chain"]
 
 #: Every dataset has its manifest under this name.
 MANIFEST_NAME = "manifest.arrow"
@@ -71,19 +71,18 @@ class Header:
 
     def to_metadata(self) -> dict[bytes, bytes]:
         """The header as metadata of the Arrow schema."""
-        text = json.dumps(
-            {
-                "version": VERSION,
-                "format": self.format,
-                "base": self.base,
-                "rows": self.num_rows,
-                "bytes": self.num_bytes,
-                "block_rows": self.block_rows,
-                "schema": base64.b64encode(self.schema.serialize().to_pybytes()).decode(),
-                "properties": self.properties,
-            }
-        )
-        return {HEADER_KEY: text.encode()}
+        check_properties(self.properties)
+        values = {
+            "version": VERSION,
+            "format": self.format,
+            "base": self.base,
+            "rows": self.num_rows,
+            "bytes": self.num_bytes,
+            "block_rows": self.block_rows,
+            "schema": base64.b64encode(self.schema.serialize().to_pybytes()).decode(),
+            "properties": self.properties,
+        }
+        return {HEADER_KEY: json.dumps(values).encode()}
 
     @classmethod
     def from_metadata(cls, metadata: dict[bytes, bytes] | None) -> Header:
@@ -115,6 +114,16 @@ class Header:
         except (ValueError, KeyError, TypeError, OSError, pa.ArrowException) as error:
             raise DatasetError(f"it has a damaged header ({type(error).__name__}: {error})") from error
         return header
+
+
+def check_properties(properties: dict[str, Any]) -> None:
+    """Raises OptionError where properties cannot be stored."""
+    try:
+        json.dumps(properties, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise OptionError(
+            f"properties must be of dicts with text keys, lists, text, numbers and None: {error}"
+        ) from error
 
 
 def next_chain(chain: bytes, path: str, rows: list[int], checksums: bytes) -> bytes:

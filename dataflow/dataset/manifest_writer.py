@@ -28,7 +28,7 @@ class ManifestWriter:
     def __init__(self, format: str, base: str = "", properties: dict[str, Any] | None = None) -> None:
         self._format = format
         self._base = base
-        self._properties = properties or {}
+        self._properties = {} if properties is None else properties
         self._paths: list[str] = []
         self._versions: list[str] = []
         self._sizes = array("q")
@@ -66,20 +66,19 @@ class ManifestWriter:
         self._checksums += checksums
         self._first_blocks.append(len(self._rows))
 
-    def write(self, store: Store, schema: pa.Schema, block_rows: int | None = None) -> None:
+    def write(self, store: Store, schema: pa.Schema) -> None:
         """Writes the manifest into `store`. From now on it is a dataset.
 
         Args:
             store: The dataset's folder.
             schema: Columns of a row.
-            block_rows: Rows of a usual block; None takes the commonest number.
         """
         rows = np.asarray(self._rows, np.int32)
         lengths = np.asarray(self._lengths, np.int64)
         ends = np.cumsum(rows, dtype=np.int64)
-        if block_rows is None:
-            values, counts = np.unique(rows, return_counts=True)
-            block_rows = int(values[np.argmax(counts)]) if len(values) else 0
+        values, counts = np.unique(rows, return_counts=True)
+        # The commonest number of rows, of several the largest: the last block is often a smaller one.
+        block_rows = int(values[counts == counts.max()][-1]) if len(values) else 0
         header = Header(
             format=self._format,
             base=self._base,

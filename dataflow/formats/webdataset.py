@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import xxhash
 
 from dataflow.errors import CorruptDataError, DatasetError
+from dataflow.formats.binary import binary_array
 from dataflow.formats.format import MAX_BLOCK_BYTES, Block, ShardIndex, Skipped
 from dataflow.formats.tar import Member, read_member
 from dataflow.formats.window import WINDOW_BYTES, Window
@@ -77,7 +77,7 @@ class WebDatasetFormat:
                     column.append(None)
             if extension in values:
                 values[extension][-1] = view[member.data : member.data + member.size]
-        arrays = [pa.array(keys, pa.string()) if name == KEY else _binary(values[name]) for name in schema.names]
+        arrays = [pa.array(keys, pa.string()) if name == KEY else binary_array(values[name]) for name in schema.names]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def merge(self, first: pa.Schema, second: pa.Schema) -> pa.Schema:
@@ -101,16 +101,6 @@ def _text(raw: bytes) -> str:
     except UnicodeDecodeError:
         escaped = raw.decode("utf-8", "surrogateescape")
         return re.sub("[\udc80-\udcff]", lambda match: f"%{ord(match[0]) - 0xDC00:02X}", escaped)
-
-
-def _binary(values: list[memoryview | None]) -> pa.BinaryArray:
-    """A binary array with one copy of the bytes: three times the speed of `pa.array` on large values."""
-    pieces = [value for value in values if value is not None]
-    data = b"".join(pieces)
-    offsets = np.zeros(len(values) + 1, np.int32)
-    np.cumsum([0 if value is None else len(value) for value in values], out=offsets[1:])
-    validity = None if len(pieces) == len(values) else pa.array([value is not None for value in values]).buffers()[1]
-    return pa.Array.from_buffers(pa.binary(), len(values), [validity, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def _schema(extensions: set[str]) -> pa.Schema:
