@@ -1,0 +1,168 @@
+"""A dataset: the rows that a manifest describes, and what is to be done with each."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any, SupportsIndex
+
+import numpy as np
+import pyarrow as pa
+
+from dataflow.dataset.block import read_block
+from dataflow.dataset.columns import ColumnView, column_view
+from dataflow.dataset.manifest import Manifest
+from dataflow.dataset.stages import Filter, Map, Select, Stage, function_name, takes_generator
+from dataflow.errors import OptionError
+from dataflow.storage import Store, open_store
+
+__all__ = ["Dataset", "open_dataset"]
+
+
+def open_dataset(url: str) -> Dataset:
+    """Opens the dataset at a URL. Only its manifest is read.
+
+    Raises:
+        DatasetError: There is no dataset; says what there is instead and what to do.
+        StorageError: The store could not be read.
+    """
+    return Dataset(Manifest.open(url))
+
+
+class Dataset:
+    """Rows in shards and the stages that each goes through. Immutable: every method returns a new dataset.
+
+    Nothing is read before a row is asked for. A dataset pickles as its URL and its stages, also after use.
+
+    Args:
+        manifest: Which rows there are.
+        stages: What is done with each, in order.
+    """
+
+    def __init__(self, manifest: Manifest, stages: tuple[Stage, ...] = ()) -> None:
+        self.manifest = manifest
+        self.stages = stages
+        self._last: tuple[int, dict[str, ColumnView]] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Dataset, (self.manifest, self.stages)
+
+    def __repr__(self) -> str:
+        stages = "".join(f".{kind}({name or ', '.join(parameters)})" for kind, name, parameters in self.pipeline)
+        return f"Dataset({self.manifest.url!r}, {self.num_rows} rows){stages}"
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows before any filter."""
+        return self.manifest.num_rows
+
+    @property
+    def num_blocks(self) -> int:
+        """Number of blocks."""
+        return self.manifest.num_blocks
+
+    @property
+    def fingerprint(self) -> str:
+        """Identity of the data, whatever its place and stages."""
+        return self.manifest.fingerprint
+
+    @property
+    def pipeline(self) -> tuple[tuple[str, str, tuple[Any, ...]], ...]:
+        """Kind, name and parameters of each stage: what a loader's state is checked against."""
+        return tuple(stage.describe() for stage in self.stages)
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Columns and types of a row; None after a `map`, which may return anything."""
+        schema = self.manifest.schema
+        for stage in self.stages:
+            if isinstance(stage, Map):
+                return None
+            if isinstance(stage, Select):
+                schema = pa.schema([schema.field(name) for name in stage.columns], metadata=schema.metadata)
+        return schema
+
+    @cached_property
+    def store(self) -> Store:
+        """Where the shards are."""
+        return open_store(self.manifest.base_url)
+
+    def select(self, columns: str | Iterable[str]) -> Dataset:
+        """Keeps some columns, in the order given.
+
+        Raises:
+            OptionError: There is no such column; names those that there are.
+        """
+        names = (columns,) if isinstance(columns, str) else tuple(columns)
+        schema = self.schema
+        unknown = [name for name in names if schema is not None and name not in schema.names]
+        if unknown:
+            assert schema is not None
+            raise OptionError(f"{self.manifest.url} has no column {unknown[0]!r}; it has {', '.join(schema.names)}")
+        if not names or len(set(names)) != len(names):
+            raise OptionError(f"select takes one or more different columns, not {names}")
+        return Dataset(self.manifest, (*self.stages, Select(names)))
+
+    def map(self, fn: Callable[..., Any], name: str | None = None) -> Dataset:
+        """Replaces each row by `fn(row)`, or `fn(row, rng)` if `fn` has a second parameter.
+
+        Args:
+            fn: Takes a row as a dict. `rng` is a `numpy.random.Generator` of the row's own, the same whoever runs it.
+            name: What a loader's state knows the stage by; None takes the function's qualified name.
+        """
+        return Dataset(self.manifest, (*self.stages, Map(fn, name or function_name(fn), takes_generator(fn))))
+
+    def filter(self, fn: Callable[..., Any], name: str | None = None) -> Dataset:
+        """Keeps the rows for which `fn` is true; arguments as for `map`."""
+        return Dataset(self.manifest, (*self.stages, Filter(fn, name or function_name(fn), takes_generator(fn))))
+
+    def __len__(self) -> int:
+        self._check_countable("has no length")
+        return self.num_rows
+
+    def __getitem__(self, index: SupportsIndex) -> Any:
+        """Reads one row, numbered in stored order, and runs the stages on it.
+
+        A stage that takes a random generator gets one that depends on the row alone, not the one of a loader's epoch.
+
+        Raises:
+            IndexError: There is no such row.
+            TypeError: `index` is no integer, or a filter leaves the numbers of rows open.
+            CorruptDataError: The block that holds the row is damaged.
+        """
+        self._check_countable("has no row numbers")
+        try:
+            number = operator.index(index)
+        except TypeError:
+            raise TypeError(f"rows are numbered with integers, not {type(index).__name__}") from None
+        if not -self.num_rows <= number < self.num_rows:
+            raise IndexError(f"row {number} of {self.manifest.url}, which has {self.num_rows} rows")
+        number %= self.num_rows
+        block, row = self.manifest.locate(number)
+        sample: Any = {name: view.value(row) for name, view in self._views(block).items()}
+        for position, stage in enumerate(self.stages):
+            if isinstance(stage, Select):
+                sample = {name: sample[name] for name in stage.columns}
+            elif stage.takes_rng:
+                sample = stage.fn(sample, np.random.Generator(np.random.Philox(key=[number, position])))
+            else:
+                sample = stage.fn(sample)
+        return sample
+
+    def _views(self, block: int) -> dict[str, ColumnView]:
+        """The columns of a block. The last block stays at hand, since neighbouring rows are often asked for in turn."""
+        last = self._last
+        if last is None or last[0] != block:
+            batch = read_block(self.store, self.manifest, block)
+            views = {name: column_view(name, column) for name, column in zip(batch.schema.names, batch, strict=True)}
+            last = self._last = (block, views)
+        return last[1]
+
+    def _check_countable(self, problem: str) -> None:
+        for stage in self.stages:
+            if isinstance(stage, Filter):
+                raise TypeError(
+                    f"a dataset with the filter {stage.name!r} {problem}: which rows it keeps is known only when they "
+                    "are read. num_rows counts them before filters"
+                )

@@ -1,0 +1,87 @@
+"""What is done to each row on its way: the stages of a dataset's pipeline, as plain values."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from dataflow.errors import OptionError
+
+__all__ = ["Filter", "Map", "Select", "Stage", "function_name", "takes_generator"]
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """Keeps some columns, in the order given."""
+
+    columns: tuple[str, ...]
+
+    def describe(self) -> tuple[str, str, tuple[Any, ...]]:
+        """Kind, name and parameters: what the fingerprint of a pipeline is made of."""
+        return ("select", "", self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """Replaces each row by what a function makes of it.
+
+    Attributes:
+        fn: Called with the row (a dict), and where `takes_rng` with the row's own random generator.
+        name: What the stage is known as in a loader's state: a name, never the code.
+        takes_rng: Whether the function has a second parameter.
+    """
+
+    fn: Callable[..., Any]
+    name: str
+    takes_rng: bool
+
+    def describe(self) -> tuple[str, str, tuple[Any, ...]]:
+        """Kind, name and parameters: what the fingerprint of a pipeline is made of."""
+        return ("map", self.name, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Keeps the rows for which a function is true; attributes as those of `Map`."""
+
+    fn: Callable[..., Any]
+    name: str
+    takes_rng: bool
+
+    def describe(self) -> tuple[str, str, tuple[Any, ...]]:
+        """Kind, name and parameters: what the fingerprint of a pipeline is made of."""
+        return ("filter", self.name, ())
+
+
+Stage: TypeAlias = Select | Map | Filter
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """The qualified name of a function, without its module; of an object that is called, the name of its class."""
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return str(name)
+
+
+def takes_generator(function: Callable[..., Any]) -> bool:
+    """Whether a function wants a random generator besides the row: a second positional parameter without a default.
+
+    Raises:
+        OptionError: It cannot be called with a row, or with a row and a generator.
+    """
+    if not callable(function):
+        raise OptionError(f"{function!r} is not callable: give a function of a row, or of a row and a random generator")
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        return False  # some built-in functions tell nothing about themselves
+    for arguments in ((None,), (None, None)):
+        try:
+            signature.bind(*arguments)
+        except TypeError:
+            continue
+        return len(arguments) == 2
+    raise OptionError(
+        f"{function_name(function)}{signature} cannot be called with a row, nor with a row and a random generator"
+    )
