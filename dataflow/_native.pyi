@@ -10,17 +10,19 @@ undefined; an array of the wrong type raises TypeError with the argument's name.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from typing_extensions import Buffer
+
+Memory: TypeAlias = npt.NDArray[Any] | memoryview | bytes
 
 def gather_ragged(
-    values: Sequence[Buffer],
-    offsets: Sequence[Buffer],
+    values: Sequence[Memory],
+    offsets: Sequence[Memory],
     block: npt.NDArray[np.int32],
     row: npt.NDArray[np.int64],
-    out: Buffer,
+    out: npt.NDArray[Any],
     lengths: npt.NDArray[np.int64],
     fill: float,
     truncate: bool = False,
@@ -40,11 +42,11 @@ def gather_ragged(
     """
 
 def gather_fixed(
-    values: Sequence[Buffer],
+    values: Sequence[Memory],
     width: int,
     block: npt.NDArray[np.int32],
     row: npt.NDArray[np.int64],
-    out: Buffer,
+    out: npt.NDArray[Any],
 ) -> None:
     """Gather rows of one width: numeric columns (width 1) and fixed-size lists.
 
@@ -57,12 +59,12 @@ def gather_fixed(
     """
 
 def ragged_lengths(
-    offsets: Sequence[Buffer], block: npt.NDArray[np.int32], row: npt.NDArray[np.int64]
+    offsets: Sequence[Memory], block: npt.NDArray[np.int32], row: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """Return the length of each row, int64[B], in elements. Offsets are not checked against values here."""
 
 def gather_bytes(
-    values: Sequence[Buffer], offsets: Sequence[Buffer], block: npt.NDArray[np.int32], row: npt.NDArray[np.int64]
+    values: Sequence[Memory], offsets: Sequence[Memory], block: npt.NDArray[np.int32], row: npt.NDArray[np.int64]
 ) -> list[bytes]:
     """Return rows of binary or string columns as bytes objects; ``values`` have elements of one byte."""
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -41,10 +40,12 @@ PAIRS = [(name, name) for name in SAME] + WIDENING
 
 def random_values(dtype: str, size: int, seed: int) -> Array:
     """Any bit pattern, but no NaN, which would not compare equal."""
-    values = np.frombuffer(np.random.default_rng(seed).bytes(size * np.dtype(dtype).itemsize), dtype=dtype)
+    values: Array = np.frombuffer(np.random.default_rng(seed).bytes(size * np.dtype(dtype).itemsize), dtype=dtype)
     if dtype == "bool":
-        return values.view(np.uint8) % 2 == 1
-    return np.nan_to_num(values, nan=1.0) if values.dtype.kind == "f" else values
+        values = values.view(np.uint8) % 2 == 1
+    elif values.dtype.kind == "f":
+        values = np.nan_to_num(values, nan=1.0)
+    return values
 
 
 def unaligned(array: Array) -> Array:
@@ -105,8 +106,10 @@ def test_gather_fixed(source: str, target: str, data: st.DataObject) -> None:
     blocks = [random_values(source, count * width, seed).reshape(count, width) for seed, count in enumerate(counts)]
     block, row = data.draw(selections(counts))
     out = np.zeros((len(block), width), dtype=target)
-    place: Callable[[Array], Array] = data.draw(st.sampled_from([unaligned, np.array]))
-    _native.gather_fixed([place(b.reshape(-1)) for b in blocks], width, block, row, out)
+    columns = [b.reshape(-1) for b in blocks]
+    if data.draw(st.booleans()):
+        columns = [unaligned(column) for column in columns]
+    _native.gather_fixed(columns, width, block, row, out)
     for i, (b, r) in enumerate(zip(block, row, strict=True)):
         assert np.array_equal(out[i], blocks[b][r].astype(target))
 

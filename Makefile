@@ -1,0 +1,57 @@
+# Everything runs in .venv, which `make setup` makes; nothing is installed elsewhere.
+PYTHON ?= python3
+JOBS ?= 2
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.setup
+NATIVE := $(wildcard native/*)
+
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test lint soak sanitize clean
+
+help:
+	@echo "make setup     create .venv and install dataflow into it"
+	@echo "make demo      see it work on photographs, in about a minute"
+	@echo "make test      lint, types and tests, in under ten minutes"
+	@echo "make soak      the long tests and the whole conformance matrix"
+	@echo "make sanitize  the native core's tests under address and undefined behaviour sanitizers"
+	@echo "make clean     remove what was built, and .venv"
+
+setup: $(STAMP)
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# The library is removed first, so that a build that fails is seen.
+$(STAMP): pyproject.toml constraints.txt $(NATIVE) | $(BIN)/python
+	rm -f dataflow/_native*.so
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' $(PIP_FLAGS)
+	touch $@
+
+demo: setup
+	$(BIN)/dataflow demo
+
+lint: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+# The process pool shares out whole files: many fixtures start servers.
+test: lint
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -rs $(PYTEST_FLAGS)
+
+soak: setup
+	$(BIN)/python -m pytest -m "soak and not gpu" -rs $(PYTEST_FLAGS)
+
+sanitize: setup
+	cmake -S native -B build/sanitize -DCMAKE_BUILD_TYPE=RelWithDebInfo -DDATAFLOW_SANITIZE=ON -DDATAFLOW_WERROR=ON \
+		-DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python
+	cmake --build build/sanitize --parallel $(JOBS)
+	LD_PRELOAD="$$(c++ -print-file-name=libasan.so) $$(c++ -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \
+		UBSAN_OPTIONS=print_stacktrace=1 $(BIN)/python tests/native/sanitize.py build/sanitize
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo .bench
+	rm -f dataflow/_native*.so
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
