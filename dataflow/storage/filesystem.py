@@ -209,16 +209,23 @@ _EXPIRED = re.compile(r"ExpiredToken|TokenRefreshRequired|RequestExpired|token .
 
 def _explain(error: Exception) -> Failure:
     """Sorts an error of an fsspec implementation; those have no family of their own."""
-    # The first line without query strings: signatures live there.
-    reason = re.sub(r"\?\S*", "", f"{type(error).__name__}: {error}".partition("\n")[0])[:500]
     if isinstance(error, ShortReadError):
         return Failure(FailureKind.TRANSIENT, str(error))
     if isinstance(error, BeyondEndError):
         return Failure(FailureKind.PERMANENT, str(error))
+    # The first line without query strings: signatures live there.
+    reason = re.sub(r"\?\S*", "", f"{type(error).__name__}{_service_code(error)}: {error}".partition("\n")[0])[:500]
     if isinstance(error, FileNotFoundError):
         return Failure(FailureKind.MISSING, reason)
-    if _EXPIRED.search(reason) or getattr(error, "errno", None) == errno.EKEYEXPIRED:
-        return Failure(FailureKind.EXPIRED, f"{reason}: renew the credentials")
+    if _EXPIRED.search(reason):
+        return Failure(FailureKind.EXPIRED, f"{reason}: the credentials have expired or are not valid, renew them")
     if isinstance(error, _PERMANENT_TYPES) or getattr(error, "errno", None) in _PERMANENT_NUMBERS:
         return Failure(FailureKind.PERMANENT, reason)
     return Failure(FailureKind.TRANSIENT, reason)
+
+
+def _service_code(error: Exception) -> str:
+    """The error code of S3, such as SlowDown, which s3fs leaves in the exception below its own."""
+    response = getattr(error.__cause__, "response", None)
+    code = response.get("Error", {}).get("Code") if isinstance(response, dict) else None
+    return f" ({code})" if code else ""
