@@ -1,0 +1,74 @@
+"""haproxy in front of a store: adds the same latency to every request, as a network would."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+INSTALL = "apt-get install haproxy"
+
+_ACTION = """
+core.register_action("delay", {{ "http-req" }}, function(transaction)
+    core.msleep({milliseconds})
+end)
+"""
+
+_CONFIGURATION = """
+global
+    maxconn 2048
+    lua-load {folder}/delay.lua
+defaults
+    mode http
+    timeout connect 10s
+    timeout client 5m
+    timeout server 5m
+    option http-keep-alive
+frontend front
+    bind fd@{descriptor}
+    http-request lua.delay
+    default_backend store
+backend store
+    http-reuse always
+    server store {address}
+"""
+
+
+def haproxy_program() -> str | None:
+    return shutil.which("haproxy", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+
+
+class DelayProxy:
+    """Adds `milliseconds` to each request for `endpoint`, from `with` to the end of the block."""
+
+    def __init__(self, endpoint: str, milliseconds: int = 25) -> None:
+        self.target = endpoint
+        self.milliseconds = milliseconds
+
+    def __enter__(self) -> DelayProxy:
+        program = haproxy_program()
+        if program is None:
+            raise FileNotFoundError(f"haproxy is not installed: {INSTALL}")
+        self._folder = tempfile.TemporaryDirectory(prefix="haproxy-")
+        folder = Path(self._folder.name)
+        # The socket is handed over while it already listens: there is nothing to wait for, and no port to lose.
+        with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
+            self.endpoint = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            (folder / "delay.lua").write_text(_ACTION.format(milliseconds=self.milliseconds))
+            (folder / "haproxy.cfg").write_text(
+                _CONFIGURATION.format(folder=folder, descriptor=listener.fileno(), address=urlsplit(self.target).netloc)
+            )
+            self._process = subprocess.Popen(
+                [program, "-db", "-q", "-f", str(folder / "haproxy.cfg")], pass_fds=[listener.fileno()]
+            )
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._process.terminate()
+        self._process.wait()
+        self._folder.cleanup()
