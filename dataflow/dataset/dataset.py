@@ -83,6 +83,21 @@ class Dataset:
                 schema = pa.schema([schema.field(name) for name in stage.columns], metadata=schema.metadata)
         return schema
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Stored columns that have to be read: a `select` before anything else leaves the others alone."""
+        columns = tuple(self.manifest.schema.names)
+        for stage in self.stages:
+            if not isinstance(stage, Select):
+                break
+            columns = stage.columns
+        return columns
+
+    @property
+    def one_to_one(self) -> bool:
+        """Whether every stored row gives one sample."""
+        return not any(isinstance(stage, Filter) for stage in self.stages)
+
     @cached_property
     def store(self) -> Store:
         """Where the shards are."""

@@ -1,0 +1,319 @@
+"""DataLoader: the front door."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import torch.utils.data
+
+from dataflow.dataset import Dataset
+from dataflow.errors import DataflowError, OptionError, StateError
+from dataflow.pipeline.assemble import BatchForm
+from dataflow.pipeline.build import PipelineRules, build, split_at_last_filter
+from dataflow.pipeline.clocks import Clocks
+from dataflow.pipeline.deliver import Pipeline
+from dataflow.pipeline.ends import check_end, warn_of_narrow_lanes
+from dataflow.pipeline.iteration import ExactEnd, Iteration
+from dataflow.pipeline.plan import BatchRules
+from dataflow.pipeline.position import Epochs, Mark, Position
+from dataflow.pipeline.rank import find_rank, local_ranks
+from dataflow.pipeline.report import report, stats
+from dataflow.pipeline.resources import available_cpus, available_memory
+from dataflow.pipeline.working_set import WorkingSet, usual_block_bytes, working_set
+from dataflow.sampling.keys import key
+from dataflow.sampling.lanes import default_lanes
+from dataflow.sampling.layout import BlockLayout
+from dataflow.sampling.state import StreamState, pipeline_fingerprint
+from dataflow.sampling.stream import StreamRules
+
+_PREFETCH_FACTOR = 2
+_MEMORY_SHARE = 0.5
+
+
+class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
+    """Batches of a dataflow dataset: globally shuffled, the same for any number of ranks, resumed by a seek.
+
+    Where torch's DataLoader has an argument, name, default and meaning are torch's.
+
+    Args:
+        dataset: What `dataflow.open` returned, with or without stages.
+        batch_size: Rows of a batch on this rank.
+        shuffle: Whether the order is shuffled, anew in every epoch.
+        num_workers: Threads that decode and assemble; 0 does it in the thread that iterates. Default: the processors
+            that this process may use, over the ranks of this host.
+        collate_fn: From a list of samples to a batch. Default: a dict of tensors; ragged columns as lists.
+        pin_memory: Whether tensors go to page-locked memory, where there is a GPU.
+        drop_last: Whether to leave out a last batch that is not full.
+        timeout: Seconds to wait for a batch before an error; 0 waits for ever.
+        prefetch_factor: Batches that may wait, for each worker.
+        persistent_workers: Accepted; threads start in microseconds.
+        in_order: Accepted; batches always come in order.
+        seed: Seed of the order and of all random numbers that stages get. The same on all ranks.
+        rank: Number of this data-parallel rank, or "slurm". Default: torch.distributed's, else RANK, else 0.
+        world_size: Number of data-parallel ranks.
+        mesh: A `DeviceMesh` of the data-parallel dimensions, in place of `rank` and `world_size`.
+        lanes: Number of lanes, by default from the dataset alone; part of the order.
+        epochs: Epochs that one iteration covers.
+        steps_per_epoch: Batches that make an epoch of an endless stream. Required where a filter drops samples.
+        end: "exact" ends the epoch of a pipeline that drops samples when all lanes have ended, each sample once.
+        agree: Called once per batch with "this rank has more", returns whether any rank has; needed for `end="exact"`
+            with several ranks where samples are dropped.
+        memory_limit: Bytes that blocks and waiting batches may take. Default: half of what this process may use, over
+            the ranks of this host.
+        pad: Ragged columns to pad, with the value to pad with; adds `<column>_length`.
+
+    Raises:
+        OptionError: An argument that cannot work; names it and the remedy.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: None = None,
+        batch_sampler: None = None,
+        num_workers: int | None = None,
+        collate_fn: Callable[[list[dict[str, Any]]], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: None = None,
+        multiprocessing_context: None = None,
+        generator: None = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        seed: int = 0,
+        rank: int | str | None = None,
+        world_size: int | None = None,
+        mesh: Any = None,
+        lanes: int | None = None,
+        epochs: int = 1,
+        steps_per_epoch: int | None = None,
+        end: str | None = None,
+        agree: Callable[[bool], bool] | None = None,
+        memory_limit: int | None = None,
+        pad: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not isinstance(dataset, Dataset):
+            raise OptionError(
+                f"DataLoader reads datasets from dataflow.open(), not {type(dataset).__name__}: "
+                "for other datasets use torch.utils.data.DataLoader"
+            )
+        unsupported = {
+            "sampler": (sampler, "the order is computed: use shuffle= and seed="),
+            "batch_sampler": (batch_sampler, "use batch_size="),
+            "worker_init_fn": (worker_init_fn, "workers are threads of this process"),
+            "multiprocessing_context": (multiprocessing_context, "workers are threads of this process"),
+            "generator": (generator, "use seed="),
+        }
+        for name, (value, remedy) in unsupported.items():
+            if value is not None:
+                raise OptionError(f"{name}= does not go with a dataflow dataset: {remedy}")
+        _check_counts(batch_size=batch_size, epochs=epochs)
+        _check_counts(lanes=lanes or 1, steps_per_epoch=steps_per_epoch or 1, prefetch_factor=prefetch_factor or 1)
+        if type(seed) is not int:
+            raise OptionError(f"seed={seed!r}: give an integer, the same on all ranks")
+        key(seed)
+        super().__init__(
+            dataset,  # type: ignore[arg-type]
+            batch_size=batch_size,
+            num_workers=0,
+            collate_fn=collate_fn,
+            pin_memory=pin_memory,
+            drop_last=drop_last,
+            timeout=0,
+            pin_memory_device=pin_memory_device,
+            in_order=in_order,
+        )
+        self._dataset = dataset
+        self.timeout = timeout
+        self.num_workers = max(1, available_cpus() // local_ranks()) if num_workers is None else num_workers
+        self.prefetch_factor = prefetch_factor or _PREFETCH_FACTOR
+        if self.num_workers < 0 or timeout < 0:
+            raise OptionError(f"num_workers={num_workers} and timeout={timeout} cannot be negative")
+        self._window = max(1, self.num_workers) * self.prefetch_factor
+        self._collate = collate_fn
+        self._pad = dict(pad or {})
+        self._agree = agree
+        self.seed = seed
+        self.shuffle = bool(shuffle)
+        coordinate = find_rank(rank, world_size, mesh)
+        self._batches = BatchRules(int(batch_size or 1), coordinate.rank, coordinate.ranks, drop_last)
+        self._given_lanes = lanes
+        manifest = dataset.manifest
+        chosen = lanes or default_lanes(manifest.num_blocks, usual_block_bytes(manifest))
+        self._lanes = chosen if self.shuffle else 1
+        self._layout = BlockLayout.of(manifest.rows)
+        self._epochs = Epochs(
+            manifest.num_rows, dataset.one_to_one, end == "exact", self._batches, steps_per_epoch, epochs
+        )
+        check_end(self._epochs, end, agree)
+        warn_of_narrow_lanes(self._lanes, self._batches.ranks)
+        self._memory = memory_limit or int(available_memory() * _MEMORY_SHARE / local_ranks())
+        self._working_set = self._measure()
+        self._position = Position(self._epochs)
+        self._running: weakref.ref[Iteration] | None = None
+        self._last: Pipeline | None = None
+
+    @property
+    def rank(self) -> int:
+        """Number of this data-parallel rank."""
+        return self._batches.rank
+
+    @property
+    def world_size(self) -> int:
+        """Number of data-parallel ranks."""
+        return self._batches.ranks
+
+    @property
+    def lanes(self) -> int:
+        """Number of lanes of the stream."""
+        return self._lanes
+
+    def __len__(self) -> int:
+        """Batches of an iteration, the same on all ranks.
+
+        Raises:
+            TypeError: Lanes drop samples, so that only reading tells.
+        """
+        length = self._epochs.length()
+        if length is None:
+            raise TypeError(
+                "the number of batches after a filter is known only by reading: count them, or give steps_per_epoch="
+            )
+        return length
+
+    def __iter__(self) -> Iteration:  # type: ignore[override]
+        """Continue a loaded state, else start the current epoch. An iteration that still runs is closed."""
+        previous = self._running() if self._running is not None else None
+        if previous is not None:
+            previous.close()
+        start = self._position.begin()
+        self._last = build(self._rules(), start, self._epochs.extent(start.slots), Clocks())
+        exact = self._epochs.exact and not self._epochs.one_to_one
+        iteration = Iteration(
+            self._last,
+            self._position,
+            timeout=self.timeout or None,
+            exact=ExactEnd(self._lanes, self._agree if self.world_size > 1 else None) if exact else None,
+        )
+        self._running = weakref.ref(iteration)
+        return iteration
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch that the next iteration starts; the epoch that a loaded state is in goes on where it was."""
+        if type(epoch) is not int or epoch < 0:
+            raise OptionError(f"epoch {epoch!r}: epochs are counted from 0")
+        self._position.set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was delivered so far, as a JSON-able dict; never a collective.
+
+        Where no samples are dropped, the state of any rank is that of all. Otherwise see `dataflow.merge_states`.
+        """
+        now = self._position.now
+        cursors = None if self._epochs.one_to_one else now.cursors
+        fingerprint = self._dataset.manifest.fingerprint
+        return StreamState(
+            fingerprint, self._fingerprint(self._lanes), self.seed, self._lanes, now.epoch, now.slots, cursors
+        ).to_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from a state, on any number of ranks and with any batch size; takes effect at the next `iter()`.
+
+        Raises:
+            StateError: The state is of another dataset, pipeline or seed, or of one rank where all are needed.
+        """
+        state = StreamState.from_dict(state_dict)
+        manifest = self._dataset.manifest
+        if state.dataset != manifest.fingerprint:
+            raise StateError(
+                f"the state is of dataset {state.dataset}, {manifest.url} is {manifest.fingerprint}: "
+                "open the dataset that the state was taken from"
+            )
+        if self._given_lanes is not None and state.lanes != self._given_lanes:
+            raise StateError(
+                f"the state has lanes={state.lanes}, this loader lanes={self._given_lanes}: leave out lanes="
+            )
+        if state.pipeline != self._fingerprint(state.lanes):
+            raise StateError(
+                f"the state is of another pipeline than {self._describe()}: give the loader the shuffle=, end= and the "
+                "stages (kinds, names, parameters, order) that it had"
+            )
+        if state.seed != self.seed:
+            raise StateError(f"the state has seed={state.seed}, this loader seed={self.seed}: give the same")
+        state.check_complete()
+        if state.lanes != self._lanes:
+            self._lanes = state.lanes
+            self._working_set = self._measure()
+        self._position.load(Mark(state.epoch, state.slots, dict(state.cursors or {})))
+
+    def stats(self) -> dict[str, Any]:
+        """Figures of the last iteration: seconds busy, starved, blocked of each stage, bytes, and waits."""
+        if self._last is None:
+            raise DataflowError("nothing was read yet: iterate first")
+        blocks, batches = self._working_set.blocks, self._working_set.batches
+        return stats(self._last, {"blocks": blocks, "batches": batches, "memory_limit": self._memory})
+
+    def report(self) -> str:
+        """The figures of `stats` as text: a table, and what the consumer waited for."""
+        return report(self.stats())
+
+    def _rules(self) -> PipelineRules:
+        dataset = self._dataset
+        _, after = split_at_last_filter(dataset.stages)
+        pads = bool(self._epochs.steps is None and not self._batches.drop_last and self._batches.ranks > 1)
+        form = BatchForm(
+            dataset.columns,
+            after,
+            self._pad,
+            self._collate,
+            pads or (self._epochs.exact and not self._epochs.one_to_one),
+            bool(self.pin_memory and torch.cuda.is_available()),
+        )
+        return PipelineRules(
+            dataset.manifest,
+            dataset.store,
+            dataset.stages,
+            StreamRules(self._layout, self.seed, "", self._lanes, self.shuffle),
+            self._batches,
+            self._epochs.exact,
+            form,
+            self.num_workers,
+            self._window,
+            self._working_set.blocks,
+        )
+
+    def _measure(self) -> WorkingSet:
+        return working_set(
+            self._dataset.manifest,
+            lanes=self._lanes,
+            ranks=self._batches.ranks,
+            batch_size=self._batches.batch_size,
+            window=self._window,
+            concurrency=self._dataset.store.concurrency,
+            limit=self._memory,
+        )
+
+    def _fingerprint(self, lanes: int) -> str:
+        stages = [list(stage) for stage in self._dataset.pipeline]
+        if self._epochs.exact and not self._epochs.one_to_one:
+            stages.append(["end", "exact"])
+        return pipeline_fingerprint(lanes, self.shuffle, stages)
+
+    def _describe(self) -> str:
+        stages = " -> ".join(" ".join(map(str, stage)) for stage in self._dataset.pipeline) or "no stages"
+        return f"shuffle={self.shuffle}, {stages}"
+
+
+def _check_counts(**counts: int | None) -> None:
+    for name, value in counts.items():
+        if type(value) is not int or value < 1:
+            raise OptionError(f"{name}={value!r}: give a positive integer")

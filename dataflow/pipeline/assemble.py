@@ -1,0 +1,182 @@
+"""Assemble: a ticket to a batch, from blocks that may still be on their way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dataflow import _native
+from dataflow.dataset.columns import ListView
+from dataflow.pipeline.blocks import BlockTable, HeldBlock
+from dataflow.pipeline.clocks import StageClock
+from dataflow.pipeline.collate import Batch, collate, pad, to_tensors
+from dataflow.pipeline.lanes import LaneItem
+from dataflow.pipeline.plan import Ticket
+from dataflow.pipeline.transform import Sample, Transform
+from dataflow.sampling.layout import Integers
+from dataflow.sampling.random import SampleKey
+from dataflow.sampling.stream import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class BatchForm:
+    """What a batch looks like.
+
+    Attributes:
+        columns: Columns that are read.
+        transform: Stages that each sample goes through after it was chosen.
+        pad: Ragged columns to pad, and what with.
+        collate: The user's function from samples to a batch, in place of ours.
+        marks_valid: Whether batches carry `valid`.
+        pin: Whether tensors go to page-locked memory.
+    """
+
+    columns: Sequence[str]
+    transform: Transform
+    pad: Mapping[str, Any]
+    collate: Callable[[list[Sample]], Any] | None
+    marks_valid: bool
+    pin: bool
+
+
+class Assembler:
+    """Makes batches; used by many threads at once."""
+
+    def __init__(self, form: BatchForm, stream: Stream, table: BlockTable, first_rows: Integers) -> None:
+        self._form = form
+        self._stream = stream
+        self._table = table
+        self._first_rows = first_rows
+
+    def from_rows(self, ticket: Ticket, clock: StageClock, read_clock: StageClock) -> Any:
+        """The batch of a ticket whose rows the planner found."""
+        blocks: list[HeldBlock] = []
+        index: dict[int, int] = {}
+        number = np.empty(len(ticket.uses), np.int32)
+        row = np.empty(len(ticket.uses), np.int64)
+        uses = zip(ticket.uses, ticket.epochs.tolist(), ticket.rows.tolist(), strict=True)
+        for at, (use, epoch, offset) in enumerate(uses):
+            block = use.block
+            if block.number not in index:
+                index[block.number] = len(blocks)
+                blocks.append(block)
+            number[at] = index[block.number]
+            row[at] = block.permutation(epoch, self._stream)[offset]
+        with clock.waiting("starved"):
+            for block in blocks:
+                block.wait()
+        ticket.done["fetch"] = perf_counter()
+        for block in blocks:
+            block.batch(read_clock)
+        ticket.done["read"] = perf_counter()
+        with clock.waiting("busy"):
+            block_numbers = np.array([block.number for block in blocks], np.int64)[number]
+            if self._form.transform or self._form.collate:
+                batch = self._collated(self._samples(blocks, number, row, ticket.epochs, block_numbers, read_clock))
+            else:
+                batch = self._gathered(blocks, number, row, read_clock)
+            self._table.give_back(ticket.uses)
+            ticket.uses = []
+            valid = np.arange(len(row)) < ticket.own
+            return self._finish(batch, self._first_rows[block_numbers] + row, ticket.slots, valid)
+
+    def from_lanes(self, ticket: Ticket, clock: StageClock, read_clock: StageClock) -> Any:
+        """The batch of a ticket whose lanes find its rows; None where none of them has one left."""
+        started, starved = perf_counter(), clock.starved
+        found: list[LaneItem | None] = []
+        for lane, before, item in ticket.demands:
+            taken, ticket.cursors[lane.number] = lane.take(before, item, clock, read_clock)
+            found.append(taken)
+        # Lanes that only pass slots of other ranks come last.
+        del found[len(ticket.slots) :]
+        ticket.done["fetch"] = ticket.done["read"] = started + clock.starved - starved
+        present = [item for item in found if item is not None]
+        if not present:
+            return None
+        with clock.waiting("busy"):
+            # Slots of lanes that have ended repeat the first row, so that all batches have one shape.
+            items = [item or present[0] for item in found]
+            samples = {id(item): self._transformed(item.sample, item.key) for item in present}
+            batch = self._collated([samples[id(item)] for item in items])
+            blocks = np.array([item.key.block for item in items], np.int64)
+            rows = np.array([item.key.row for item in items], np.int64)
+            valid = np.array([item is not None for item in found])
+            return self._finish(batch, self._first_rows[blocks] + rows, ticket.slots, valid)
+
+    def read(self, block: HeldBlock, row: int, clock: StageClock, read_clock: StageClock) -> Sample:
+        """One row of a block as a sample."""
+        if not block.arrived:
+            with clock.waiting("starved"):
+                block.wait()
+        return {column: block.view(column, read_clock).value(row) for column in self._form.columns}
+
+    def _samples(
+        self,
+        blocks: Sequence[HeldBlock],
+        number: NDArray[np.int32],
+        row: Integers,
+        epochs: Integers,
+        block_numbers: Integers,
+        clock: StageClock,
+    ) -> list[Sample]:
+        rules = self._stream.rules
+        views = [[(column, block.view(column, clock)) for column in self._form.columns] for block in blocks]
+        samples = []
+        columns = (number, row, epochs, block_numbers)
+        for at, stored, epoch, block in zip(*(column.tolist() for column in columns), strict=True):
+            sample = {column: view.value(stored) for column, view in views[at]}
+            key = SampleKey(rules.seed, rules.source, epoch, block, stored)
+            samples.append(self._transformed(sample, key))
+        return samples
+
+    def _transformed(self, sample: Sample, key: SampleKey) -> Sample:
+        made = self._form.transform(sample, key)
+        assert made is not None  # filters run in lanes
+        return made
+
+    def _gathered(
+        self, blocks: Sequence[HeldBlock], number: NDArray[np.int32], row: Integers, clock: StageClock
+    ) -> Batch:
+        batch: Batch = {}
+        for column in self._form.columns:
+            views = [block.view(column, clock) for block in blocks]
+            if column in self._form.pad and isinstance(views[0], ListView):
+                batch[column], batch[f"{column}_length"] = _gather_padded(views, number, row, self._form.pad[column])
+            else:
+                batch[column] = to_tensors(views[0].gather(views, number, row))
+        return batch
+
+    def _collated(self, samples: list[Sample]) -> Any:
+        if self._form.collate is not None:
+            return self._form.collate(samples)
+        batch = collate(samples)
+        for column, fill in self._form.pad.items():
+            batch[column], batch[f"{column}_length"] = pad(batch[column], fill)
+        return batch
+
+    def _finish(self, batch: Any, sample_ids: Integers, slots: Integers, valid: NDArray[np.bool_]) -> Any:
+        if isinstance(batch, dict):
+            batch["sample_id"] = torch.from_numpy(sample_ids)
+            batch["slot"] = torch.from_numpy(slots)
+            if self._form.marks_valid:
+                batch["valid"] = torch.from_numpy(valid)
+        if self._form.pin:
+            return torch.utils.data._utils.pin_memory.pin_memory(batch)  # type: ignore[no-untyped-call]
+        return batch
+
+
+def _gather_padded(
+    views: Sequence[Any], number: NDArray[np.int32], row: Integers, fill: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    offsets = [view.offsets for view in views]
+    longest = int(_native.ragged_lengths(offsets, number, row).max(initial=0))
+    out = np.empty((len(row), longest), views[0].values.dtype)
+    lengths = np.empty(len(row), np.int64)
+    _native.gather_ragged([view.values for view in views], offsets, number, row, out, lengths, fill)
+    return torch.from_numpy(out), torch.from_numpy(lengths)

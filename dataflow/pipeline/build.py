@@ -1,0 +1,104 @@
+"""Build: from what is wanted, and from where on, to running threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dataflow.dataset.block import decode_block, fetch_block
+from dataflow.dataset.manifest import Manifest
+from dataflow.dataset.stages import Filter, Select, Stage
+from dataflow.pipeline.assemble import Assembler, BatchForm
+from dataflow.pipeline.blocks import BlockTable
+from dataflow.pipeline.clocks import Clocks
+from dataflow.pipeline.deliver import Pipeline
+from dataflow.pipeline.fetch import Fetcher
+from dataflow.pipeline.lanes import LaneRules, Lanes
+from dataflow.pipeline.plan import BatchRules, demand, locate, tickets
+from dataflow.pipeline.position import Extent, Mark
+from dataflow.pipeline.transform import Transform
+from dataflow.sampling.stream import Stream, StreamRules
+from dataflow.storage import Store
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineRules:
+    """All that a pipeline depends on but its position.
+
+    Attributes:
+        manifest: The dataset.
+        store: Where its shards are.
+        stages: What is done with each sample.
+        stream: The order of samples.
+        batches: How the stream is cut.
+        exact: Whether lanes end with their epoch.
+        form: What batches look like; its transform is that of all stages after the last filter.
+        workers: Threads that assemble.
+        window: Most batches that wait.
+        block_bytes: Bound on blocks in memory.
+    """
+
+    manifest: Manifest
+    store: Store
+    stages: tuple[Stage, ...]
+    stream: StreamRules
+    batches: BatchRules
+    exact: bool
+    form: BatchForm
+    workers: int
+    window: int
+    block_bytes: int
+
+
+def split_at_last_filter(stages: tuple[Stage, ...]) -> tuple[Transform, Transform]:
+    """The stages that decide which samples there are, and those after them, which can run out of a lane's turn."""
+    cut = max((number + 1 for number, stage in enumerate(stages) if isinstance(stage, Filter)), default=0)
+    after = stages[cut:]
+    if cut == 0 and all(isinstance(stage, Select) for stage in after):
+        after = ()  # only the selected columns are read at all
+    return Transform(stages[:cut]), Transform(after, cut)
+
+
+def build(rules: PipelineRules, start: Mark, extent: Extent, clocks: Clocks) -> Pipeline:
+    """Start a pipeline at a position."""
+    manifest, store = rules.manifest, rules.store
+    stream = Stream(rules.stream, start.epoch)
+    fetcher = Fetcher(lambda block: fetch_block(store, manifest, block), store.concurrency, clocks)
+    table = BlockTable(
+        lambda block: int(manifest.lengths[block]),
+        fetcher.request,
+        lambda buffer, block: decode_block(manifest, block, buffer),
+        rules.block_bytes,
+    )
+    assembler = Assembler(rules.form, stream, table, manifest.first_rows)
+    planned = tickets(rules.batches, rules.stream.lanes, *extent)
+    filters = [stage for stage in rules.stages if isinstance(stage, Filter)]
+    if not filters:
+        return Pipeline(
+            lambda clock: locate(planned, stream, table, clock),
+            assembler.from_rows,
+            workers=rules.workers,
+            window=rules.window,
+            clocks=clocks,
+            fetcher=fetcher,
+            table=table,
+            lanes=None,
+        )
+    lane_rules = LaneRules(
+        stream,
+        table,
+        assembler.read,
+        split_at_last_filter(rules.stages)[0],
+        " and ".join(repr(stage.name) for stage in filters),
+        rules.exact,
+    )
+    lanes = Lanes(lane_rules, start.cursors, start.slots)
+    return Pipeline(
+        lambda clock: demand(planned, lanes, rules.exact),
+        assembler.from_lanes,
+        workers=rules.workers,
+        window=rules.window,
+        clocks=clocks,
+        fetcher=fetcher,
+        table=table,
+        lanes=lanes,
+    )

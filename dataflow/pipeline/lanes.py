@@ -1,0 +1,223 @@
+"""Lanes at run time, for pipelines that drop samples: each lane reads on until it has its next item."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataflow.errors import FilterError
+from dataflow.pipeline.blocks import BlockTable, BlockUse, HeldBlock, PipelineStopped
+from dataflow.pipeline.clocks import StageClock
+from dataflow.pipeline.transform import Sample, Transform
+from dataflow.sampling.lanes import delivered_items, span_length
+from dataflow.sampling.random import SampleKey
+from dataflow.sampling.state import LaneCursor
+from dataflow.sampling.stream import Stream, Visit
+
+
+class LaneItem(NamedTuple):
+    """A sample that a lane let through, up to its last filter."""
+
+    sample: Sample
+    key: SampleKey
+
+
+@dataclass(frozen=True, slots=True)
+class LaneRules:
+    """What all lanes of a pipeline share.
+
+    Attributes:
+        stream: The samples before any stage.
+        table: Where blocks come from.
+        read: A block and a row to a sample.
+        transform: The stages up to the last filter.
+        filters: Names of the filters, for messages.
+        exact: Whether lanes end with their epoch instead of going on with the next.
+    """
+
+    stream: Stream
+    table: BlockTable
+    read: Callable[[HeldBlock, int, StageClock, StageClock], Sample]
+    transform: Transform
+    filters: str
+    exact: bool
+
+
+class Lane:
+    """One lane: a deterministic generator of items with a cursor.
+
+    Batches take turns: each says which item it wants and which it wanted before, so that threads that work on several
+    batches at once leave every lane's order alone.
+    """
+
+    def __init__(self, number: int, rules: LaneRules, cursor: LaneCursor) -> None:
+        self._rules = rules
+        self._items = cursor.items
+        self._upstream = cursor.upstream
+        self._turn = threading.Condition()
+        self._stopped = False
+        self._visits: Iterator[Visit] | None = None
+        self._visit: Visit | None = None
+        self._use: BlockUse | None = None
+        self._next: tuple[Visit, BlockUse | None] | None = None
+        self._permutation: NDArray[np.int32] | None = None
+        self.number = number
+        self.ended_at: int | None = None
+
+    def take(
+        self, before: int, item: int, clock: StageClock, read_clock: StageClock
+    ) -> tuple[LaneItem | None, LaneCursor]:
+        """The item with this number, once the lane's turn has come; None past the end of an exact lane.
+
+        Args:
+            before: Items of the lane that the batches before have taken or passed.
+            item: Number of the wanted item; those from `before` to it belong to other ranks and are dropped.
+            clock: Clock of the calling thread.
+            read_clock: Its clock for reads.
+        """
+        with self._turn:
+            if self._items < before:
+                with clock.waiting("blocked"):
+                    self._turn.wait_for(lambda: self._stopped or self._items >= before)
+            if self._stopped:
+                raise PipelineStopped
+            found = None
+            while self._items <= item:
+                found = self._advance(clock, read_clock)
+                self._items += 1
+            self._turn.notify_all()
+            return found, LaneCursor(self._items, self._upstream)
+
+    def stop(self) -> None:
+        """Wake all that wait for their turn."""
+        with self._turn:
+            self._stopped = True
+            self._turn.notify_all()
+
+    def prepare(self) -> None:
+        """Start to bring the block of the next item, and the one after it if there is room."""
+        with self._turn:
+            if self._visits is None:
+                self._open()
+
+    def _open(self) -> None:
+        rules = self._rules
+        items = span_length(rules.stream.num_rows, rules.stream.rules.lanes, self.number) if rules.exact else None
+        self._visits = rules.stream.visits(self.number, self._upstream, items=items)
+        self._look_ahead()
+        self._enter()
+
+    def _enter(self) -> None:
+        """Go on to the next block of the lane, and look one further ahead."""
+        table = self._rules.table
+        if self._use is not None:
+            table.release([self._use])
+        self._visit = self._use = self._permutation = None
+        if self._next is None:
+            return
+        visit, use = self._next
+        # Nothing else may keep the lane from the block that it needs now, however full the memory is.
+        self._use = use or table.hold(visit.block, self._slot())
+        self._visit = visit
+        self._look_ahead()
+
+    def _look_ahead(self) -> None:
+        assert self._visits is not None
+        visit = next(self._visits, None)
+        self._next = visit and (visit, self._rules.table.try_hold(visit.block, self._slot() + 1))
+
+    def _slot(self) -> int:
+        return self._items * self._rules.stream.rules.lanes + self.number
+
+    def _advance(self, clock: StageClock, read_clock: StageClock) -> LaneItem | None:
+        rules = self._rules
+        if self._visits is None:
+            self._open()
+        dropped = 0
+        while self._visit is not None and self._use is not None:
+            visit = self._visit
+            offset = visit.first + self._upstream - visit.item
+            if offset >= visit.stop:
+                self._enter()
+                continue
+            if self._permutation is None:
+                self._permutation = rules.stream.row_permutation(visit.epoch, visit.block)
+            row = int(self._permutation[offset])
+            self._upstream += 1
+            key = SampleKey(rules.stream.rules.seed, rules.stream.rules.source, visit.epoch, visit.block, row)
+            sample = rules.transform(rules.read(self._use.block, row, clock, read_clock), key)
+            if sample is not None:
+                return LaneItem(sample, key)
+            dropped += 1
+            if dropped >= rules.stream.num_rows and not rules.exact:
+                raise FilterError(
+                    f"filter {rules.filters} let none of {dropped} samples of lane {self.number} through, as many "
+                    "as an epoch has: check the condition, or the column that it reads"
+                )
+        if self.ended_at is None:
+            self.ended_at = self._slot()
+        return None
+
+
+class Demand(NamedTuple):
+    """A batch wants item number `item` of a lane; batches before it took or passed those up to `before`."""
+
+    lane: Lane
+    before: int
+    item: int
+
+
+class Lanes:
+    """The lanes that a rank runs, made when they are first needed.
+
+    Args:
+        rules: What they share.
+        cursors: Where each stands at `first_slot`; lanes that are not named stand at the start.
+        first_slot: First slot of the iteration.
+    """
+
+    def __init__(self, rules: LaneRules, cursors: dict[int, LaneCursor], first_slot: int) -> None:
+        self._rules = rules
+        self._cursors = cursors
+        self._lanes: dict[int, Lane] = {}
+        self._lock = threading.Lock()
+        self._wanted: dict[int, int] = {}
+        self._first_slot = first_slot
+
+    def demand(self, slot: int) -> Demand:
+        """Note that a batch wants a slot; called in stream order."""
+        count = self._rules.stream.rules.lanes
+        number, item = slot % count, slot // count
+        with self._lock:
+            lane = self._lanes.get(number)
+            if lane is None:
+                cursor = self._cursors.get(number, LaneCursor(0, 0))
+                lane = self._lanes[number] = Lane(number, self._rules, cursor)
+                self._wanted[number] = delivered_items(number, self._first_slot, count)
+                lane.prepare()
+            before = self._wanted[number]
+            self._wanted[number] = item + 1
+        return Demand(lane, before, item)
+
+    def catch_up(self, end: int) -> list[Demand]:
+        """Note that every lane that runs passes all slots before `end`, also those of other ranks."""
+        with self._lock:
+            numbers = list(self._lanes)
+        count = self._rules.stream.rules.lanes
+        behind = [(number, delivered_items(number, end, count)) for number in numbers]
+        return [self.demand((items - 1) * count + lane) for lane, items in behind if items > self._wanted[lane]]
+
+    def running(self) -> list[Lane]:
+        """Lanes that were asked for so far."""
+        with self._lock:
+            return list(self._lanes.values())
+
+    def stop(self) -> None:
+        """Wake all that wait for a lane."""
+        for lane in self.running():
+            lane.stop()

@@ -1,0 +1,59 @@
+"""What the clocks say, for people: a table of stages and one sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dataflow.pipeline.clocks import STAGES
+from dataflow.pipeline.deliver import Pipeline
+
+_ADVICE = {
+    "plan": "the order of the samples; this is a defect, please report it",
+    "fetch": "the store: check its throughput, use more ranks, or larger blocks when sharding",
+    "read": "decoding blocks: more num_workers, or shards without compression",
+    "assemble": "your functions and the batch: more num_workers, or lighter map() and collate_fn",
+}
+
+
+def stats(pipeline: Pipeline, working_set: dict[str, int]) -> dict[str, Any]:
+    """All figures as a JSON-able dict; seconds and bytes."""
+    clocks = pipeline.clocks
+    stages: dict[str, dict[str, float]] = {}
+    for stage in STAGES:
+        clock = clocks.total(stage)
+        stages[stage] = {"busy": clock.busy, "starved": clock.starved, "blocked": clock.blocked}
+    stages["fetch"] |= {"bytes": pipeline.fetcher.nbytes, "blocks": pipeline.fetcher.blocks}
+    return {
+        "steps": clocks.steps,
+        "wait_share": clocks.wait_share,
+        "waited": clocks.waited,
+        "waited_for": dict(clocks.waited_for),
+        "stages": stages,
+        "block_bytes": {"now": pipeline.table.used_bytes, "peak": pipeline.table.peak_bytes},
+        "working_set": working_set,
+    }
+
+
+def report(figures: dict[str, Any]) -> str:
+    """The figures of `stats` as a few lines of text."""
+    lines = [f"{'stage':<10}{'busy s':>10}{'starved s':>11}{'blocked s':>11}{'held up s':>11}"]
+    for stage, seconds in figures["stages"].items():
+        held = figures["waited_for"][stage]
+        lines.append(
+            f"{stage:<10}{seconds['busy']:>10.2f}{seconds['starved']:>11.2f}{seconds['blocked']:>11.2f}{held:>11.2f}"
+        )
+    fetched = figures["stages"]["fetch"]
+    peak = figures["block_bytes"]["peak"]
+    lines.append(
+        f"{figures['steps']} batches; {fetched['blocks']} blocks, {fetched['bytes'] / 1e6:.1f} MB fetched; "
+        f"at most {peak / 1e6:.1f} MB of blocks in memory"
+    )
+    share = figures["wait_share"]
+    worst = max(figures["waited_for"], key=figures["waited_for"].__getitem__)
+    if figures["steps"] == 0:
+        lines.append("no batch was delivered yet")
+    elif share < 0.01:
+        lines.append(f"the consumer waited {share:.1%} of the time: the loader keeps up")
+    else:
+        lines.append(f"the consumer waited {share:.1%} of the time, mostly for {worst}: {_ADVICE[worst]}")
+    return "\n".join(lines)

@@ -1,0 +1,48 @@
+"""Transform: the user's functions on one sample, with random numbers that belong to the sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dataflow.dataset.stages import Filter, Map, Select, Stage
+from dataflow.sampling.random import SampleKey, sample_generator
+
+Sample = dict[str, Any]
+
+
+class Transform:
+    """A run of stages.
+
+    Args:
+        stages: What to do with a sample, in order.
+        first: Number of the first of these stages in the whole pipeline: each stage has random numbers of its own.
+    """
+
+    def __init__(self, stages: Sequence[Stage], first: int = 0) -> None:
+        self._stages = tuple(enumerate(stages, first))
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self._stages)
+
+    def __call__(self, sample: Sample, key: SampleKey) -> Sample | None:
+        """The sample that the stages make of this one; None if a filter drops it.
+
+        An error in a stage goes on as it is, with a note that names the stage and the sample.
+        """
+        for number, stage in self._stages:
+            if isinstance(stage, Select):
+                sample = {column: sample[column] for column in stage.columns}
+                continue
+            try:
+                value = stage.fn(sample, sample_generator(key, number)) if stage.takes_rng else stage.fn(sample)
+            except Exception as error:
+                kind = type(stage).__name__.lower()
+                error.add_note(f"in {kind} {stage.name!r}, on row {key.row} of block {key.block} in epoch {key.epoch}")
+                raise
+            if isinstance(stage, Map):
+                sample = value
+            elif isinstance(stage, Filter) and not value:
+                return None
+        return sample

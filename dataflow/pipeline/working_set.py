@@ -1,0 +1,67 @@
+"""How much memory a pipeline needs: known before anything is read, and refused if it is too much."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dataflow.dataset.manifest import Manifest
+from dataflow.errors import OptionError
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class WorkingSet:
+    """Bytes that a pipeline holds.
+
+    Attributes:
+        blocks: For blocks: those that lanes read, and read-ahead.
+        batches: For batches that wait for the consumer, and the one that it has.
+    """
+
+    blocks: int
+    batches: int
+
+
+def usual_block_bytes(manifest: Manifest) -> int:
+    """Bytes of the largest block among those with the usual number of rows."""
+    lengths = manifest.lengths[manifest.rows == manifest.block_rows]
+    return int(lengths.max(initial=0)) or int(manifest.lengths.max(initial=0))
+
+
+def working_set(
+    manifest: Manifest, *, lanes: int, ranks: int, batch_size: int, window: int, concurrency: int, limit: int
+) -> WorkingSet:
+    """What a rank needs.
+
+    Args:
+        manifest: The dataset.
+        lanes: Lanes of the stream.
+        ranks: Data-parallel ranks.
+        batch_size: Rows of a batch.
+        window: Batches that may wait.
+        concurrency: Reads in flight that keep the store busy.
+        limit: Bytes that may be used.
+
+    Raises:
+        OptionError: one block a lane and the batches do not fit into `limit`.
+    """
+    block = usual_block_bytes(manifest)
+    row = manifest.num_bytes // max(1, manifest.num_rows)
+    # Where ranks do not divide the lanes, those at the two borders are read as well.
+    here = lanes // ranks if lanes % ranks == 0 else min(lanes, -(-lanes // ranks) + 2)
+    in_batch = min(manifest.num_blocks, max(1, batch_size // max(1, manifest.block_rows * here)) * here)
+    batches = (window + 1) * batch_size * row
+    least = max(here, in_batch) * block + batches
+    if least > limit:
+        raise OptionError(
+            f"{here} lanes with blocks of {_mib(block)} and {window + 1} batches of {_mib(batch_size * row)} need "
+            f"{_mib(least)}, memory_limit is {_mib(limit)}: raise memory_limit=, or lower lanes=, batch_size= or "
+            "prefetch_factor=, use more ranks, or shard with smaller blocks"
+        )
+    wanted = max(2 * max(here, in_batch), in_batch + concurrency) * block
+    return WorkingSet(min(wanted, limit - batches, manifest.num_bytes), batches)
+
+
+def _mib(nbytes: int) -> str:
+    return f"{nbytes / _MIB:.1f} MiB"
