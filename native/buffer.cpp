@@ -1,10 +1,13 @@
 #include "buffer.h"
 
+#include <bit>
 #include <cstring>
 #include <string>
 #include <utility>
 
 namespace nb = nanobind;
+
+static_assert(std::endian::native == std::endian::little, "Arrow data and formats are read as little-endian");
 
 namespace dataflow {
 namespace {
