@@ -56,6 +56,9 @@ def _advice(store: Store) -> str:
                 f"{url} is a file, not a dataset. Open the folder that holds its {MANIFEST_NAME}, or index that folder"
             )
         return f"there is nothing at {url}. Check the URL"
+    below = [name for name in names if name.endswith("/" + MANIFEST_NAME)]
+    if below:
+        return f"{url} is no dataset, but {join_url(url, str(PurePosixPath(below[0]).parent))} is: open that"
     shards = [name for name in names if format_of(name) is not None]
     if shards:
         return (
@@ -64,9 +67,6 @@ def _advice(store: Store) -> str:
         )
     if any(_suffix(name) in IMAGES for name in names):
         return f"{url} is a folder of images, not a dataset: `dataflow shard {url} DESTINATION` turns it into one"
-    below = [name for name in names if name.endswith("/" + MANIFEST_NAME)]
-    if below:
-        return f"{url} is no dataset, but {join_url(url, str(PurePosixPath(below[0]).parent))} is: open that"
     return f"{url} holds no {MANIFEST_NAME} and no shards that are known ({names[0]} ...). Check the URL"
 
 
