@@ -117,7 +117,7 @@ def write_manifest(store: Store, header: Header, shards: pa.RecordBatch) -> None
     sink = pa.BufferOutputStream()
     with ipc.new_file(sink, COLUMNS.with_metadata(header.to_metadata())) as writer:
         writer.write_batch(shards)
-    store.put_atomic(MANIFEST_NAME, memoryview(sink.getvalue()))
+    store.put_atomic(MANIFEST_NAME, memoryview(sink.getvalue()).cast("B"))
 
 
 def _digests(data: bytearray, count: int) -> pa.FixedSizeBinaryArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -95,8 +96,9 @@ class ShardFile:
 
     def discard(self) -> None:
         """Removes the local file, if it is still there."""
-        self._sink.file.close()
         self._path.unlink(missing_ok=True)
+        with suppress(OSError):  # closing writes what is buffered, which a full disk refuses: it is thrown away
+            self._sink.file.close()
 
     def _failure(self, error: OSError) -> StorageError:
         done = f" after {self.num_bytes} bytes" if hasattr(self, "_sink") else ""

@@ -188,7 +188,11 @@ class ShardWriter:
             self._schema = self._buffer.schema = batch.schema
         elif not batch.schema.equals(self._schema):
             difference = next(
-                (f"{b} instead of {a}" for a, b in zip(self._schema, batch.schema, strict=False) if not a.equals(b)),
+                (
+                    f"column {new.name!r} of type {new.type} instead of {old.name!r} of type {old.type}"
+                    for old, new in zip(self._schema, batch.schema, strict=False)
+                    if not new.equals(old)
+                ),
                 f"columns {batch.schema.names} instead of {self._schema.names}",
             )
             raise OptionError(f"a record batch does not fit the dataset: {difference}. Cast it first")

@@ -82,7 +82,8 @@ class ArrowFormat:
             if field.name not in columns:
                 raise DatasetError(f"has a column {field.name!r} that earlier shards lack")
             if not field.equals(columns[field.name]):
-                raise DatasetError(f"has column {field}, earlier shards have {columns[field.name]}")
+                earlier = columns[field.name]
+                raise DatasetError(f"has column {field.name!r} as {field.type}, earlier shards have {earlier.type}")
         missing = [name for name in first.names if name not in second.names]
         raise DatasetError(f"lacks column {missing[0]!r}" if missing else "has the columns in another order")
 

@@ -148,7 +148,7 @@ def test_merge_wants_equal_schemas() -> None:
     for second, message in [
         (pa.schema([("a", pa.int64())]), "lacks column 'b'"),
         (pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.int8())]), "column 'c' that earlier shards lack"),
-        (pa.schema([("a", pa.int32()), ("b", pa.string())]), "a: int32.*a: int64"),
+        (pa.schema([("a", pa.int32()), ("b", pa.string())]), "column 'a' as int32, earlier shards have int64"),
         (pa.schema([("b", pa.string()), ("a", pa.int64())]), "another order"),
     ]:
         with pytest.raises(DatasetError, match=message):
