@@ -11,10 +11,11 @@ from typing import Any
 
 from dataflow.pipeline.blocks import HeldBlock
 from dataflow.pipeline.clocks import Clocks
+from dataflow.pipeline.concurrency import ConcurrencyProbe
 
 
 class Fetcher:
-    """Reads requested blocks with up to `concurrency` threads, in the order of the slots that need them.
+    """Reads requested blocks with many threads, in the order of the slots that need them.
 
     Threads rather than an event loop: a store's blocking read releases the interpreter for all but microseconds, and
     costs far less than a task and its callbacks.
@@ -27,7 +28,8 @@ class Fetcher:
 
     def __init__(self, read: Callable[[int], Any], concurrency: int, clocks: Clocks) -> None:
         self._read = read
-        self._concurrency = concurrency
+        self._probe = ConcurrencyProbe(concurrency)
+        self._active = 0
         self._clocks = clocks
         self._requests: list[tuple[int, int, HeldBlock]] = []
         self._arrival = count()
@@ -42,12 +44,8 @@ class Fetcher:
         """Bring a block; its `wait` returns when it is there."""
         with self._changed:
             heapq.heappush(self._requests, (block.slot, next(self._arrival), block))
-            if self._idle:
-                self._changed.notify()
-            elif len(self.threads) < self._concurrency and not self._stopped:
-                thread = threading.Thread(target=self._run, name=f"dataflow-fetch-{len(self.threads)}", daemon=True)
-                self.threads.append(thread)
-                thread.start()
+            if self._active < self._probe.limit:
+                self._put_to_work()
 
     def stop(self) -> None:
         """Let the threads end: each after the read it is in."""
@@ -62,23 +60,37 @@ class Fetcher:
             with self._changed:
                 start = perf_counter()
                 self._idle += 1
-                self._changed.wait_for(lambda: self._requests or self._stopped)
+                self._changed.wait_for(self._may_start)
                 self._idle -= 1
                 clock.starved += perf_counter() - start
                 if self._stopped:
                     return
                 _, _, block = heapq.heappop(self._requests)
-            if block.uses == 0:
-                continue
+                self._active += 1
             start = perf_counter()
             try:
-                buffer = self._read(block.number)
+                block.arrive(self._read(block.number))
             except BaseException as error:  # whatever it is, it belongs to whoever needs the block
                 block.fail(error)
-            else:
-                block.arrive(buffer)
-                with self._changed:
-                    self.blocks += 1
-                    self.nbytes += block.nbytes
-            clock.busy += perf_counter() - start
+            stop = perf_counter()
+            clock.busy += stop - start
+            with self._changed:
+                self._active -= 1
+                self.blocks += 1
+                self.nbytes += block.nbytes
+                self._probe.read(block.nbytes, stop, bool(self._requests))
+                # This thread takes a request itself; where the limit was raised, others find room beside it.
+                if self._requests and self._active + 1 < self._probe.limit:
+                    self._put_to_work()
             del block
+
+    def _may_start(self) -> bool:
+        return self._stopped or (bool(self._requests) and self._active < self._probe.limit)
+
+    def _put_to_work(self) -> None:
+        if self._idle:
+            self._changed.notify()
+        elif len(self.threads) < self._probe.limit and not self._stopped:
+            thread = threading.Thread(target=self._run, name=f"dataflow-fetch-{len(self.threads)}", daemon=True)
+            self.threads.append(thread)
+            thread.start()

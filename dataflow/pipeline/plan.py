@@ -30,7 +30,7 @@ class Ticket:
         epochs: int64[rows], likewise.
         demands: What each lane has to do for it, the rows of the batch first; filled where lanes drop samples.
         running: Lanes that run by then, likewise.
-        slots: int64[rows], the slots of the rank; from `own` on, slots of others that fill up a last batch.
+        cursors: Lanes and where they stand after this batch; filled when it is assembled, where lanes drop samples.
         done: When each stage was done with it, seconds of the performance counter.
     """
 
