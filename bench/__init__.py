@@ -1,0 +1,1 @@
+"""Benchmarks, run from the checkout as `python -m bench.NAME`: every figure is a ratio measured in one run."""

@@ -1,0 +1,79 @@
+"""A cold epoch of raw samples from an object store, against the bare client: `python -m bench.objects`.
+
+nginx serves the dataset on loopback; every epoch runs in a fresh process, so that no connection is open. The bare
+client reads the same blocks in the loader's order, or ranges of 4 MiB, and drops the bodies; it is given the
+concurrency at which it was fastest in a first round.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bench.measure import Figures, Row, Spread, interleave, provenance, ratios, run_python, show
+from bench.raw_rows import warm, write_rows
+from bench.server import Delay, Nginx, s3_environment
+
+CONCURRENCIES = (4, 8, 16, 32, 64, 128)
+TARGET = 0.9
+DATA = Path(tempfile.gettempdir()) / "dataflow-bench"
+
+
+def main(
+    gigabytes: Annotated[float, typer.Option(help="GiB of the dataset; it sets the size of its blocks.")] = 2,
+    milliseconds: Annotated[int, typer.Option(help="Latency that is added to every request.")] = 0,
+    rounds: Annotated[int, typer.Option(help="Interleaved repeats.")] = 5,
+    batch_size: Annotated[int, typer.Option(help="Rows of a batch.")] = 64,
+    data: Annotated[Path, typer.Option(help="Where datasets are kept.")] = DATA,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures there.")] = None,
+) -> None:
+    facts = provenance({"gigabytes": gigabytes, "milliseconds": milliseconds, "rounds": rounds, "batch": batch_size})
+    name = f"rows-{gigabytes:g}"
+    folder = write_rows(data / name, int(gigabytes * (1 << 30)))
+    with ExitStack() as stack:
+        endpoint = stack.enter_context(Nginx(data.parent, workers=2)).endpoint
+        if milliseconds:
+            endpoint = stack.enter_context(Delay(endpoint, milliseconds)).endpoint
+        url = f"s3://{data.name}/{name}"
+        environment = s3_environment(endpoint) | {"XDG_CACHE_HOME": str(data / "cache")}
+
+        def bare(kind: str, threads: int) -> Figures:
+            warm(folder)
+            arguments = ("-m", "bench.bare_client", url, str(folder), kind, str(threads))
+            return run_python(*arguments, environment=environment)
+
+        def loader() -> Figures:
+            warm(folder)
+            return run_python("-m", "bench.loader_client", url, str(batch_size), environment=environment)
+
+        best: dict[str, int] = {}
+        for kind in ("blocks", "wide"):
+            found = {threads: bare(kind, threads)["samples"] for threads in CONCURRENCIES}
+            best[kind] = max(found, key=found.__getitem__)
+            print(
+                f"bare client, {kind}: samples/s by threads", {n: round(s) for n, s in found.items()}, file=sys.stderr
+            )
+        contenders = {kind: partial(bare, kind, threads) for kind, threads in best.items()}
+        results = interleave({"loader": loader, **contenders}, rounds)
+    rows = []
+    for name, figures in results.items():
+        label = name if name == "loader" else f"bare client, {name} x {best[name]}"
+        for figure, unit in (("samples", "samples/s"), ("mb", "MB/s"), ("cpu", "CPU s/GB"), ("system", "system s/GB")):
+            rows.append(Row(f"{label}", Spread.of(run[figure] for run in figures), unit))
+        rows.append(Row(label, Spread.of(run["faults"] / 1e3 for run in figures), "1000 faults/GB"))
+        rows.append(Row(label, Spread.of(run["switches"] / 1e3 for run in figures), "1000 switches/GB"))
+        rows.append(Row(label, Spread.of(run["peak_mb"] for run in figures), "MB peak"))
+    for kind in best:
+        ratio = ratios(results["loader"], results[kind], "samples")
+        rows.append(Row.at_least(f"loader / bare client, {kind}", ratio, "x", TARGET))
+    show("A cold epoch from an object store", rows, facts, json_file)
+
+
+if __name__ == "__main__":
+    typer.run(main)
