@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from dataflow.errors import OptionError
 from dataflow.formats.binary import binary_array
+from dataflow.formats.format import MAX_BLOCK_BYTES
 
 __all__ = ["RowBuffer"]
 
@@ -66,6 +67,10 @@ class RowBuffer:
                 value, more = _copy(value)
                 size += more
             kept.append(value)
+        if size > MAX_BLOCK_BYTES:
+            raise OptionError(
+                f"row {number} has {size} bytes, more than the limit of {MAX_BLOCK_BYTES} of a block. Split it"
+            )
         for name, value in zip(row, kept, strict=True):
             self._columns[name].append(value)
         self.num_rows += 1

@@ -65,7 +65,9 @@ def function_name(function: Callable[..., Any]) -> str:
 
 
 def takes_generator(function: Callable[..., Any]) -> bool:
-    """Whether a function wants a random generator besides the row: a second positional parameter without a default.
+    """Whether a function wants a random generator besides the row.
+
+    It does if it has a second positional parameter that must be given, or one that is called `rng`.
 
     Raises:
         OptionError: It cannot be called with a row, or with a row and a generator.
@@ -76,6 +78,9 @@ def takes_generator(function: Callable[..., Any]) -> bool:
         signature = inspect.signature(function)
     except ValueError:
         return False  # some built-in functions tell nothing about themselves
+    second = list(signature.parameters.values())[1:2]
+    if any(parameter.name == "rng" and parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in second):
+        return True
     for arguments in ((None,), (None, None)):
         try:
             signature.bind(*arguments)
