@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dataflow.errors import OptionError
+from dataflow.storage.inherited import leave_alone
 from dataflow.storage.local import is_temporary_name, temporary_name
 from dataflow.storage.location import check_path, check_prefix, check_range, join_url, scheme_of
 from dataflow.storage.retry import BeyondEndError, Failure, FailureKind, RetryPolicy, ShortReadError, with_retries
@@ -156,26 +157,32 @@ class FilesystemStore:
         return with_retries(operation, action, _explain, self._policy, self._disconnect)
 
     def _connected(self) -> Any:
-        # fsspec caches filesystems, and their event loop and connections would cross a fork: so a new one for each
-        # process, and never out of its cache.
-        if self._filesystem is None or self._process != os.getpid():
-            import fsspec.core
-
-            options: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
-            if self._scheme in ("s3", "s3a"):
-                seconds = self._policy.idle_seconds
-                options["config_kwargs"] = {
-                    "read_timeout": seconds,
-                    "connect_timeout": seconds,
-                    "retries": {"total_max_attempts": 1},
-                    "max_pool_connections": self.concurrency,
-                }
-            filesystem, self._root = fsspec.core.url_to_fs(self._target, **options)
-            if self._scheme in ("s3", "s3a"):
-                filesystem.retries = 1
-            self._filesystem = filesystem
+        if self._process != os.getpid():
+            leave_alone(self._filesystem)
+            self._filesystem = None
             self._process = os.getpid()
-        return self._filesystem
+        filesystem = self._filesystem
+        if filesystem is None:
+            filesystem = self._filesystem = self._new_filesystem()
+        return filesystem
+
+    def _new_filesystem(self) -> Any:
+        import fsspec.core
+
+        # Never one out of fsspec's own cache: its event loop and connections would cross a fork.
+        options: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
+        if self._scheme in ("s3", "s3a"):
+            seconds = self._policy.idle_seconds
+            options["config_kwargs"] = {
+                "read_timeout": seconds,
+                "connect_timeout": seconds,
+                "retries": {"total_max_attempts": 1},
+                "max_pool_connections": self.concurrency,
+            }
+        filesystem, self._root = fsspec.core.url_to_fs(self._target, **options)
+        if self._scheme in ("s3", "s3a"):
+            filesystem.retries = 1
+        return filesystem
 
     def _disconnect(self) -> None:
         self._filesystem = None
@@ -204,6 +211,7 @@ _PERMANENT_TYPES = (
     TypeError,
 )
 _PERMANENT_NUMBERS = frozenset({errno.EINVAL, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENAMETOOLONG, errno.E2BIG})
+_NO_CREDENTIALS = frozenset({"NoCredentialsError", "PartialCredentialsError", "ProfileNotFound"})
 _EXPIRED = re.compile(r"ExpiredToken|TokenRefreshRequired|RequestExpired|token .{0,40}expired", re.IGNORECASE)
 
 
@@ -219,7 +227,8 @@ def _explain(error: Exception) -> Failure:
         return Failure(FailureKind.MISSING, reason)
     if _EXPIRED.search(reason):
         return Failure(FailureKind.EXPIRED, f"{reason}: the credentials have expired or are not valid, renew them")
-    if isinstance(error, _PERMANENT_TYPES) or getattr(error, "errno", None) in _PERMANENT_NUMBERS:
+    hopeless = isinstance(error, _PERMANENT_TYPES) or type(error).__name__ in _NO_CREDENTIALS
+    if hopeless or getattr(error, "errno", None) in _PERMANENT_NUMBERS:
         return Failure(FailureKind.PERMANENT, reason)
     return Failure(FailureKind.TRANSIENT, reason)
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from dataflow.storage.inherited import leave_alone
 from dataflow.storage.location import check_path, check_prefix, check_range, join_url
 from dataflow.storage.object_client import PART_BYTES, PARTS_AT_ONCE, new_bulk_client, new_read_client
 from dataflow.storage.object_errors import explain_object_error
@@ -20,9 +21,6 @@ Result = TypeVar("Result")
 
 # Ranges nearer than this share a request; at 25 ms a request is worth more bytes, but those would be thrown away.
 _COALESCE_BYTES = 128 << 10
-
-# Clients that a fork brought along. They belong to the parent's runtime, so they are neither used nor torn down.
-_left_behind: list[Any] = []
 
 
 class ObjectStore:
@@ -144,7 +142,7 @@ class ObjectStore:
 
     def _leave_other_process(self) -> None:
         if self._process != os.getpid():
-            _left_behind.extend((self._client, self._bulk_client))
+            leave_alone(self._client, self._bulk_client)
             self._disconnect()
             self._process = os.getpid()
 
