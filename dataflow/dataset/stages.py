@@ -79,14 +79,18 @@ def takes_generator(function: Callable[..., Any]) -> bool:
     except ValueError:
         return False  # some built-in functions tell nothing about themselves
     second = list(signature.parameters.values())[1:2]
-    if any(parameter.name == "rng" and parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in second):
+    if _accepts(signature, 1) and not any(parameter.name == "rng" for parameter in second):
+        return False
+    if _accepts(signature, 2):
         return True
-    for arguments in ((None,), (None, None)):
-        try:
-            signature.bind(*arguments)
-        except TypeError:
-            continue
-        return len(arguments) == 2
     raise OptionError(
         f"{function_name(function)}{signature} cannot be called with a row, nor with a row and a random generator"
     )
+
+
+def _accepts(signature: inspect.Signature, count: int) -> bool:
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        return False
+    return True
