@@ -38,6 +38,8 @@ class RowBuffer:
         """
         number = self._taken + self.num_rows
         if not self._columns:
+            if not row or not all(isinstance(name, str) for name in row):
+                raise OptionError(f"row {number} has the keys {list(row)}: a row is a dict of column names to values")
             self._columns = {name: [] for name in (row if self.schema is None else self.schema.names)}
         if row.keys() != self._columns.keys():
             missing = [name for name in self._columns if name not in row]

@@ -211,6 +211,12 @@ def test_a_column_without_any_value_needs_a_schema(tmp_path: Path) -> None:
     assert rows_at(str(tmp_path / "f")) == [{"x": None}] * 3
 
 
+@pytest.mark.parametrize("row", [{}, {1: 2}])
+def test_what_is_no_row(tmp_path: Path, row: dict[Any, Any]) -> None:
+    with pytest.raises(OptionError, match="a row is a dict of column names to values"):
+        write(tmp_path, [row])
+
+
 def test_batches_that_do_not_fit(tmp_path: Path) -> None:
     plain, dictionary = pa.array(["1"]), pa.array(["1"]).dictionary_encode()
     with ShardWriter(str(tmp_path / "a")) as writer:
