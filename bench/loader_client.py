@@ -8,17 +8,17 @@ from __future__ import annotations
 import json
 import sys
 
-import dataflow
 from bench.epoch import Usage
+from dataflow import DataLoader, open
 
 
 def main() -> None:
     url, batch_size, *concurrency = sys.argv[1:]
     usage = Usage()
-    dataset = dataflow.open(url)
+    dataset = open(url)
     if concurrency:
         dataset.store.concurrency = int(concurrency[0])
-    loader = dataflow.DataLoader(dataset, batch_size=int(batch_size), shuffle=True)
+    loader = DataLoader(dataset, batch_size=int(batch_size), shuffle=True)
     samples = sum(len(batch["label"]) for batch in loader)
     stats = loader.stats()
     figures = usage.figures(samples, int(stats["stages"]["fetch"]["bytes"]))

@@ -56,9 +56,7 @@ def main(
         for kind in ("blocks", "wide"):
             found = {threads: bare(kind, threads)["samples"] for threads in CONCURRENCIES}
             best[kind] = max(found, key=found.__getitem__)
-            print(
-                f"bare client, {kind}: samples/s by threads", {n: round(s) for n, s in found.items()}, file=sys.stderr
-            )
+            print(f"bare client, {kind}, samples/s", {n: round(s) for n, s in found.items()}, file=sys.stderr)
         contenders = {kind: partial(bare, kind, threads) for kind, threads in best.items()}
         results = interleave({"loader": loader, **contenders}, rounds)
     rows = []
