@@ -13,7 +13,8 @@ _CODE = re.compile(r"<Code>([^<]{1,100})</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]{1,300})</Message>")
 _CLIENT_RETRIES = re.compile(r"\bretries: (\d+)")
 _QUERY = re.compile(r"\?\S*")
-_METADATA_HOSTS = ("//169.254.169.254", "//metadata.google.internal", "//metadata/")
+# What is asked of the machine itself (Amazon, Google, Azure) when no credentials were found.
+_METADATA_PATHS = ("/latest/api/token", "/latest/meta-data", "/computeMetadata/", "/metadata/identity")
 
 _RETRIED_STATUS = frozenset({408, 429, 500, 502, 503, 504})
 _EXPIRED_CODES = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"})
@@ -36,8 +37,8 @@ def explain_object_error(error: Exception) -> Failure:
     if isinstance(error, BeyondEndError):
         return Failure(FailureKind.PERMANENT, str(error))
     text, _, structure = str(error).partition("\n\nDebug source")
-    if any(host in text for host in _METADATA_HOSTS):
-        # Asked only when nothing else was found. The service may also be busy, so it is asked a second time.
+    if any(path in text for path in _METADATA_PATHS):
+        # That service may just be busy, so it gets a second chance, as expired credentials do.
         return Failure(
             FailureKind.EXPIRED,
             "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or what the store asks for; "
