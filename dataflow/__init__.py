@@ -1,7 +1,36 @@
 """dataflow: an exact, resumable, shard-aware data loader for training large multimodal models."""
 
-from dataflow.dataset import Dataset, ShardWriter, index, open
-from dataflow.loader import DataLoader
-from dataflow.sampling.state import merge_states
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dataflow.dataset import Dataset, ShardWriter, open
+    from dataflow.dataset.index import index
+    from dataflow.loader import DataLoader
+    from dataflow.sampling.state import merge_states
 
 __all__ = ["DataLoader", "Dataset", "ShardWriter", "index", "merge_states", "open"]
+
+# Imported when first used: the command line should not wait for torch, which only the loader needs.
+_HOMES = {
+    "DataLoader": "dataflow.loader",
+    "Dataset": "dataflow.dataset",
+    "ShardWriter": "dataflow.dataset",
+    "index": "dataflow.dataset",
+    "merge_states": "dataflow.sampling.state",
+    "open": "dataflow.dataset",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'dataflow' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

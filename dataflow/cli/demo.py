@@ -1,0 +1,9 @@
+"""`dataflow demo`."""
+
+from __future__ import annotations
+
+__all__ = ["demo"]
+
+
+def demo() -> None:
+    """Shard photographs into a real S3 server, kill a run in mid epoch, resume it on other ranks, check the order."""

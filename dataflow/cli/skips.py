@@ -1,0 +1,34 @@
+"""Tells what was left out: counted by reason, with names, so that nothing is lost silently."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import typer
+
+from dataflow.cli.text import count_text
+from dataflow.formats import Skipped
+
+__all__ = ["print_skipped"]
+
+_SHOWN = 3
+
+
+def print_skipped(skipped: Iterable[Skipped], thing: str, every_name: bool) -> None:
+    """Prints one line a reason.
+
+    Args:
+        skipped: What was left out, and why.
+        thing: What these are called, e.g. "file".
+        every_name: Print all names, one a line, instead of a few examples.
+    """
+    by_reason: dict[str, list[str]] = {}
+    for item in skipped:
+        by_reason.setdefault(item.reason, []).append(item.name)
+    for reason, names in by_reason.items():
+        shown = names if every_name else names[:_SHOWN]
+        head = f"skipped {count_text(len(names), thing)}: {reason}"
+        if every_name:
+            typer.echo("\n  ".join([head, *shown]))
+        else:
+            typer.echo(f"{head} ({', '.join(shown)}{', ...' if len(names) > len(shown) else ''})")
