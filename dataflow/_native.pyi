@@ -90,3 +90,6 @@ def row_permutation(n: int, key: int) -> npt.NDArray[np.int32]:
 
 def row_permutations(counts: npt.NDArray[np.int64], keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
     """Return `row_permutation` of each count and key, laid end to end, int32[sum(counts)]."""
+
+def reuse_freed_memory() -> bool:
+    """Let the process keep up to 512 MiB of freed memory for its next buffers; whether the allocator took the advice."""

@@ -9,6 +9,7 @@
 
 #include "buffer.h"
 #include "gather.h"
+#include "memory.h"
 #include "order.h"
 
 namespace nb = nanobind;
@@ -279,4 +280,5 @@ NB_MODULE(_native, module) {
     module.def("unpermute", &dataflow::permute_binding<dataflow::unpermute>, "images"_a, "n"_a, "key"_a);
     module.def("row_permutation", &dataflow::row_permutation_binding, "n"_a, "key"_a);
     module.def("row_permutations", &dataflow::row_permutations_binding, "counts"_a, "keys"_a);
+    module.def("reuse_freed_memory", &dataflow::reuse_freed_memory);
 }

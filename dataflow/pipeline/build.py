@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dataflow import _native
 from dataflow.dataset.block import decode_block, fetch_block
 from dataflow.dataset.manifest import Manifest
 from dataflow.dataset.stages import Filter, Select, Stage
@@ -60,6 +61,7 @@ def split_at_last_filter(stages: tuple[Stage, ...]) -> tuple[Transform, Transfor
 
 def build(rules: PipelineRules, start: Mark, extent: Extent, clocks: Clocks) -> Pipeline:
     """Start a pipeline at a position."""
+    _native.reuse_freed_memory()
     manifest, store = rules.manifest, rules.store
     stream = Stream(rules.stream, start.epoch)
     fetcher = Fetcher(lambda block: fetch_block(store, manifest, block), store.concurrency, clocks)
