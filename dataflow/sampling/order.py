@@ -33,10 +33,15 @@ class _BlockPermutation:
         self._key = block_key
 
     def block(self, places: Integers) -> Integers:
-        return places if self._key is None else _native.permute(places, self._num_blocks, self._key)
+        # A permutation of nothing has no network.
+        if self._key is None or not self._num_blocks:
+            return places
+        return _native.permute(places, self._num_blocks, self._key)
 
     def place_of_block(self, blocks: Integers) -> Integers:
-        return blocks if self._key is None else _native.unpermute(blocks, self._num_blocks, self._key)
+        if self._key is None or not self._num_blocks:
+            return blocks
+        return _native.unpermute(blocks, self._num_blocks, self._key)
 
 
 class _DensePlacement(_BlockPermutation):
