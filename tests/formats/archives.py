@@ -42,3 +42,20 @@ def rows_of(data: bytes, index: ShardIndex, schema: pa.Schema | None = None) -> 
         assert batch.num_rows == block.rows
         rows += batch.to_pylist()
     return rows
+
+
+def header(name: bytes, size: bytes, kind: bytes = b"0") -> bytes:
+    """A header by hand, with its checksum."""
+    block = bytearray(512)
+    block[: len(name)] = name
+    block[124 : 124 + len(size)] = size
+    block[148:156] = b" " * 8
+    block[156:157] = kind
+    block[257:265] = b"ustar\00000"
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block)
+
+
+def padded(data: bytes) -> bytes:
+    """Data as it lies in an archive."""
+    return data + bytes(-len(data) % 512)
