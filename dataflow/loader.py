@@ -116,8 +116,20 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         for name, (value, remedy) in unsupported.items():
             if value is not None:
                 raise OptionError(f"{name}= does not go with a dataflow dataset: {remedy}")
-        _check_counts(batch_size=batch_size, epochs=epochs)
-        _check_counts(lanes=lanes or 1, steps_per_epoch=steps_per_epoch or 1, prefetch_factor=prefetch_factor or 1)
+        optional = {
+            "lanes": lanes,
+            "steps_per_epoch": steps_per_epoch,
+            "prefetch_factor": prefetch_factor,
+            "memory_limit": memory_limit,
+        }
+        given = {name: value for name, value in optional.items() if value is not None}
+        for name, value in ({"batch_size": batch_size, "epochs": epochs} | given).items():
+            if type(value) is not int or value < 1:
+                raise OptionError(f"{name}={value!r}: give a positive integer")
+        if num_workers is not None and (type(num_workers) is not int or num_workers < 0):
+            raise OptionError(f"num_workers={num_workers!r}: give a number of threads, 0 for none")
+        if timeout < 0:
+            raise OptionError(f"timeout={timeout!r}: give seconds, 0 to wait for ever")
         if type(seed) is not int:
             raise OptionError(f"seed={seed!r}: give an integer, the same on all ranks")
         key(seed)
@@ -136,11 +148,12 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         self.timeout = timeout
         self.num_workers = max(1, available_cpus() // local_ranks()) if num_workers is None else num_workers
         self.prefetch_factor = prefetch_factor or _PREFETCH_FACTOR
-        if self.num_workers < 0 or timeout < 0:
-            raise OptionError(f"num_workers={num_workers} and timeout={timeout} cannot be negative")
         self._window = max(1, self.num_workers) * self.prefetch_factor
         self._collate = collate_fn
         self._pad = dict(pad or {})
+        for column in self._pad:
+            if dataset.schema is not None and column not in dataset.schema.names:
+                raise OptionError(f"pad= names the column {column!r}, there are {', '.join(dataset.schema.names)}")
         self._agree = agree
         self.seed = seed
         self.shuffle = bool(shuffle)
@@ -311,9 +324,3 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
     def _describe(self) -> str:
         stages = " -> ".join(" ".join(map(str, stage)) for stage in self._dataset.pipeline) or "no stages"
         return f"shuffle={self.shuffle}, {stages}"
-
-
-def _check_counts(**counts: int | None) -> None:
-    for name, value in counts.items():
-        if type(value) is not int or value < 1:
-            raise OptionError(f"{name}={value!r}: give a positive integer")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dataflow import _native
 from dataflow.dataset.columns import ListView
+from dataflow.errors import DatasetError
 from dataflow.pipeline.blocks import BlockTable, HeldBlock
 from dataflow.pipeline.clocks import StageClock
 from dataflow.pipeline.collate import Batch, collate, pad, to_tensors
@@ -146,7 +147,9 @@ class Assembler:
         batch: Batch = {}
         for column in self._form.columns:
             views = [block.view(column, clock) for block in blocks]
-            if column in self._form.pad and isinstance(views[0], ListView):
+            if column in self._form.pad:
+                if not isinstance(views[0], ListView):
+                    raise DatasetError(f"column {column!r} has no lists of numbers: leave it out of pad=")
                 batch[column], batch[f"{column}_length"] = _gather_padded(views, number, row, self._form.pad[column])
             else:
                 batch[column] = to_tensors(views[0].gather(views, number, row))
@@ -157,6 +160,10 @@ class Assembler:
             return self._form.collate(samples)
         batch = collate(samples)
         for column, fill in self._form.pad.items():
+            if column not in batch:
+                raise DatasetError(
+                    f"the samples have no {column!r} to pad, only {', '.join(batch)}: see pad= and map()"
+                )
             batch[column], batch[f"{column}_length"] = pad(batch[column], fill)
         return batch
 
