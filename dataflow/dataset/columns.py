@@ -74,7 +74,7 @@ class BytesView:
         data = array.buffers()[2]
         self.values = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
 
-    def value(self, row: int) -> bytes | str | None:
+    def value(self, row: int) -> Any:
         return self.gather([self], np.zeros(1, np.int32), np.array([row], np.int64))[0]
 
     def gather(self, views: Sequence[BytesView], block: BlockNumbers, row: Rows) -> list[Any]:
