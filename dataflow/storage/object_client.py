@@ -10,10 +10,11 @@ from dataflow.storage.client_module import client_module
 from dataflow.storage.location import scheme_of
 from dataflow.storage.retry import RetryPolicy
 
-__all__ = ["PARTS_AT_ONCE", "PART_BYTES", "new_bulk_client", "new_read_client"]
+__all__ = ["PARTS_AT_ONCE", "PART_BYTES", "new_bulk_client", "new_read_client", "sign"]
 
 PART_BYTES = 8 << 20
 PARTS_AT_ONCE = 4
+_SIGNED_FOR = timedelta(minutes=15)
 # The client has no idle timeout for sending, only one for a whole request. All parts in flight share the line, so
 # this asks for 280 KB/s in all.
 _BULK_REQUEST_SECONDS = 120.0
@@ -43,6 +44,11 @@ def new_bulk_client(url: str, policy: RetryPolicy) -> Any:
             },
         },
     )
+
+
+def sign(client: Any, path: str) -> str:
+    """A URL from which one object can be read without credentials for a while; made here, without a request."""
+    return str(client_module().sign(client, "GET", path, _SIGNED_FOR))
 
 
 def _new_client(url: str, client_options: dict[str, Any], retry_config: dict[str, Any]) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from dataflow.storage.retry import BeyondEndError, Failure, FailureKind, ShortReadError
+from dataflow.storage.signed_reads import BrokenReplyError, RefusedError
 
 __all__ = ["explain_object_error"]
 
@@ -32,8 +33,10 @@ _DETAILS = {
 
 def explain_object_error(error: Exception) -> Failure:
     """Sorts an error, and keeps of its text only what holds no credentials."""
-    if isinstance(error, ShortReadError):
+    if isinstance(error, (ShortReadError, BrokenReplyError)):
         return Failure(FailureKind.TRANSIENT, str(error))
+    if isinstance(error, RefusedError):
+        return _explain_status(int(error.status[:3]), error.status, error.body, "")
     if isinstance(error, BeyondEndError):
         return Failure(FailureKind.PERMANENT, str(error))
     text, _, structure = str(error).partition("\n\nDebug source")

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 from dataflow.storage.inherited import leave_alone
 from dataflow.storage.location import check_path, check_prefix, check_range, join_url
-from dataflow.storage.object_client import PART_BYTES, PARTS_AT_ONCE, new_bulk_client, new_read_client
+from dataflow.storage.object_client import PART_BYTES, PARTS_AT_ONCE, new_bulk_client, new_read_client, sign
 from dataflow.storage.object_errors import explain_object_error
 from dataflow.storage.retry import BeyondEndError, RetryPolicy, ShortReadError, with_retries
+from dataflow.storage.signed_reads import NotServed, SignedReads
 from dataflow.storage.store import Buffer, Entry
 
 __all__ = ["ObjectStore"]
@@ -36,6 +37,7 @@ class ObjectStore:
         self._bulk_policy = replace(policy, attempts=2)
         self._process = -1
         self._client: Any = None
+        self._signed: Any = None
         self._bulk_client: Any = None
 
     def __reduce__(self) -> tuple[Callable[..., ObjectStore], tuple[str, RetryPolicy]]:
@@ -51,14 +53,18 @@ class ObjectStore:
         return self.entry(path).size
 
     def read_range(self, path: str, start: int, length: int) -> Buffer:
-        """Exactly `length` bytes from `start`: a view of the client's memory, in one request."""
+        """Exactly `length` bytes from `start`, in one request."""
         check_path(path)
         check_range(path, start, length)
         if length == 0:
             return b""
 
-        def read() -> memoryview:
-            data = memoryview(self._connected().get_range(path, start=start, length=length))
+        def read() -> Buffer:
+            client, signed = self._connected(), self._signed
+            try:
+                data: Buffer = signed.read(path, start, length)
+            except NotServed:
+                data = memoryview(client.get_range(path, start=start, length=length))
             self._check_length(path, start, length, len(data))
             return data
 
@@ -130,7 +136,9 @@ class ObjectStore:
         self._leave_other_process()
         client = self._client
         if client is None:
-            client = self._client = new_read_client(self.url, self._policy)
+            client = new_read_client(self.url, self._policy)
+            self._signed = SignedReads(lambda path: sign(client, path), self._policy.idle_seconds)
+            self._client = client
         return client
 
     def _connected_bulk(self) -> Any:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 CHUNK_BYTES = 16 << 10
 
@@ -27,6 +27,11 @@ class Request:
     method: str
     path: str
     headers: dict[str, str]  # names in lower case
+
+    @property
+    def authorization(self) -> str:
+        """How the request is signed: in a header, or in the URL."""
+        return self.headers.get("authorization") or unquote(self.path)
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,7 @@ def test_sg05_expired_credentials_are_read_anew(
         monkeypatch.delenv(name)
     for name, value in write_files(tmp_path, good.replace(key, "OLDKEY")).items():
         monkeypatch.setenv(name, value)
-    fault_proxy.script = lambda request: expired(request) if "OLDKEY" in request.headers["authorization"] else None
+    fault_proxy.script = lambda request: expired(request) if "OLDKEY" in request.authorization else None
     store = open_store(f"{prefix}{s3_url}")
     with pytest.raises(StorageError, match=r"expired.*attempts: 2"):
         store.read_range("x.bin", 0, 7)
@@ -149,7 +149,7 @@ def test_sg05_a_client_with_old_credentials_goes_on_with_new_ones(
     store.put_atomic("x.bin", b"content")
     assert bytes(store.read_range("x.bin", 0, 7)) == b"content"
     # The server has one pair of keys only, so the region in the signature tells the old client from the new one.
-    fault_proxy.script = lambda request: None if "/eu-west-9/" in request.headers["authorization"] else expired(request)
+    fault_proxy.script = lambda request: None if "/eu-west-9/" in request.authorization else expired(request)
     monkeypatch.setenv("AWS_REGION", "eu-west-9")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-9")
     before = len(fault_proxy.requests)

@@ -187,8 +187,8 @@ def test_errors_never_show_credentials(store: Store, fault_proxy: FaultProxy, s3
 
     def echo(request: Request) -> Fault:
         # As AWS does when a signature does not match: the reply repeats the request, credentials and all.
-        secret_headers.append(request.headers["authorization"])
-        leak = f"<CanonicalRequest>{request.headers['authorization']}</CanonicalRequest>"
+        secret_headers.append(request.authorization)
+        leak = f"<CanonicalRequest>{request.authorization}</CanonicalRequest>"
         reply = error_reply(403, "SignatureDoesNotMatch", "The signature does not match.")
         return Fault(status=403, body=reply.body.replace(b"</Error>", leak.encode() + b"</Error>"))
 
@@ -196,7 +196,7 @@ def test_errors_never_show_credentials(store: Store, fault_proxy: FaultProxy, s3
     with pytest.raises(StorageError, match=r"SignatureDoesNotMatch|signature does not match") as caught:
         store.read_range("x.bin", 0, 10)
     shown = "".join(traceback.format_exception(caught.value))
-    signature = secret_headers[0].rpartition("Signature=")[2]
+    signature = secret_headers[0].rpartition("Signature=")[2].partition("&")[0]
     assert signature
     assert signature not in shown
     assert "Credential=" not in shown
