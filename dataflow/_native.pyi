@@ -92,4 +92,4 @@ def row_permutations(counts: npt.NDArray[np.int64], keys: npt.NDArray[np.uint64]
     """Return `row_permutation` of each count and key, laid end to end, int32[sum(counts)]."""
 
 def reuse_freed_memory() -> bool:
-    """Let the process keep up to 512 MiB of freed memory for its next buffers; whether the allocator took the advice."""
+    """Let the process keep up to 512 MiB of freed memory for its next buffers; returns whether the allocator does."""

@@ -13,6 +13,9 @@ from dataflow.sampling.lanes import delivered_items
 
 _VERSION = 1
 _NAMED_LANES = 8
+# Bounds on what a state may ask for, before loops and memory follow it.
+_MOST_LANES = 1 << 20
+_MOST_COUNT = (1 << 62) + 1
 
 
 class LaneCursor(NamedTuple):
@@ -86,8 +89,18 @@ class StreamState:
         if not all(isinstance(text, str) for text in texts.values()) or not all(type(n) is int for n in counts):
             raise StateError("the state is damaged: a fingerprint is not text, or a count is not an integer")
         loaded = cls(**texts, **numbers, cursors=cursors)
-        if loaded.lanes < 1 or loaded.slots < 0 or any(not 0 <= lane < loaded.lanes for lane in cursors or ()):
-            raise StateError(f"the state is damaged: lanes {loaded.lanes}, slots {loaded.slots}")
+        possible = (
+            1 <= loaded.lanes <= _MOST_LANES
+            and 0 <= loaded.slots < _MOST_COUNT
+            and 0 <= loaded.epoch < _MOST_COUNT
+            and all(0 <= lane < loaded.lanes for lane in cursors or ())
+            and all(0 <= count < _MOST_COUNT for cursor in (cursors or {}).values() for count in cursor)
+        )
+        if not possible:
+            raise StateError(
+                f"the state is damaged: {loaded.lanes} lanes, {loaded.slots} slots and epoch {loaded.epoch}, or its "
+                "cursors, cannot be"
+            )
         return loaded
 
     def check_complete(self) -> None:
