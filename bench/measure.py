@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import statistics
@@ -36,8 +37,11 @@ class Spread:
         found = sorted(values)
         return cls(statistics.median(found), found[0], found[-1])
 
-    def text(self, digits: int = 2) -> str:
-        return f"{self.median:.{digits}f} ({self.least:.{digits}f} .. {self.greatest:.{digits}f})"
+    def __str__(self) -> str:
+        size = max(abs(self.median), 1e-3)
+        digits = max(0, 2 - math.floor(math.log10(size)))
+        median, least, greatest = (f"{value:,.{digits}f}" for value in (self.median, self.least, self.greatest))
+        return median if median == least == greatest else f"{median} ({least} .. {greatest})"
 
 
 def interleave(contenders: Mapping[str, Callable[[], Figures]], rounds: int) -> dict[str, list[Figures]]:
@@ -112,7 +116,7 @@ class Row:
         return cls(name, value, unit, f">= {target:g}", value.median >= target)
 
 
-def show(title: str, rows: Sequence[Row], facts: Mapping[str, Any], json_file: Path | None, digits: int = 2) -> None:
+def show(title: str, rows: Sequence[Row], facts: Mapping[str, Any], json_file: Path | None) -> None:
     """Print a table of figures and what they depend on; write both as JSON where that is asked for."""
     console = Console(width=None if sys.stdout.isatty() else 150)
     table = Table(title=title, title_justify="left")
@@ -121,7 +125,7 @@ def show(title: str, rows: Sequence[Row], facts: Mapping[str, Any], json_file: P
         table.add_column(name, justify="right")
     for row in rows:
         mark = {None: "", True: " met", False: " MISSED"}[row.met]
-        table.add_row(row.name, row.value.text(digits), row.unit, row.target + mark)
+        table.add_row(row.name, str(row.value), row.unit, row.target + mark)
     console.print(table)
     console.print(", ".join(f"{name} {value}" for name, value in facts.items()), style="dim", highlight=False)
     if json_file is not None:
