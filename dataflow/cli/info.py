@@ -34,8 +34,7 @@ def info(
             "blocks": f"{manifest.num_blocks:,}",
             "rows": f"{manifest.num_rows:,}",
             "bytes": f"{manifest.num_bytes:,} ({bytes_text(manifest.num_bytes)})",
-            "rows per block": f"{manifest.block_rows:,}"
-            + (f" ({other:,} blocks have another number)" if other else ""),
+            "rows per block": f"{manifest.block_rows:,}" + (f" (another number in {other:,})" if other else ""),
             "fingerprint": manifest.fingerprint,
         }
     )

@@ -101,7 +101,12 @@ class S3Server:
                 "-s3.port.lance=0",
                 f"-bucket={self.bucket}",
             ],
-            env=os.environ | {"AWS_ACCESS_KEY_ID": self._access_key, "AWS_SECRET_ACCESS_KEY": self._secret_key},
+            env={
+                **os.environ,
+                "AWS_ACCESS_KEY_ID": self._access_key,
+                "AWS_SECRET_ACCESS_KEY": self._secret_key,
+                "TMPDIR": folder,  # it writes logs there
+            },
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -20,7 +20,7 @@ from dataflow.storage import open_store
 __all__ = ["ShardSource"]
 
 # Rows are shuffled in a buffer of this size, which holds blocks from all over the source.
-_BUFFER_BYTES = 128 << 20
+_BUFFER_BYTES = 64 << 20
 
 
 class ShardSource:
@@ -94,7 +94,7 @@ def _shuffled(batches: Iterator[pa.RecordBatch], seed: int) -> Iterator[pa.Recor
     for batch in batches:
         if waiting and nbytes + batch.nbytes > _BUFFER_BYTES:
             yield _permuted(waiting, key(seed, "shard", "rows", fills))
-            waiting, nbytes, fills = [], 0, fills + 1
+            nbytes, fills = 0, fills + 1
         waiting.append(batch)
         nbytes += batch.nbytes
     if waiting:
@@ -102,5 +102,7 @@ def _shuffled(batches: Iterator[pa.RecordBatch], seed: int) -> Iterator[pa.Recor
 
 
 def _permuted(batches: list[pa.RecordBatch], row_key: int) -> pa.RecordBatch:
+    """Takes the batches out of the list, so that their memory is free again."""
     whole = pa.concat_batches(batches)
+    batches.clear()
     return whole.take(pa.array(_native.row_permutation(whole.num_rows, row_key)))
