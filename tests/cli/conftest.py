@@ -27,13 +27,11 @@ def run() -> Run:
     return invoke
 
 
-def picture(number: int, kind: str = "JPEG", size: int = 8) -> bytes:
+def picture(number: int, kind: str = "JPEG") -> bytes:
     """An image that differs from those with other numbers."""
     sink = io.BytesIO()
-    colour = (number * 37 % 256, number * 101 % 256, number // 256)
-    Image.new("RGB", (size, size), colour).save(sink, kind, comment=str(number).encode()) if kind == "JPEG" else (
-        Image.new("RGB", (size, size), colour).save(sink, kind)
-    )
+    image = Image.new("RGB", (8, 8), (number * 37 % 256, number * 101 % 256, number // 256))
+    image.save(sink, kind, **({"comment": str(number)} if kind == "JPEG" else {}))
     return sink.getvalue()
 
 
