@@ -9,6 +9,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -19,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 ROOT = Path(__file__).parent.parent
+DATA = Path(tempfile.gettempdir()) / "dataflow-bench"  # where datasets are kept from run to run
 Figures = dict[str, float]
 
 _PACKAGES = ("torch", "numpy", "pyarrow", "obstore")
@@ -38,9 +40,10 @@ class Spread:
         return cls(statistics.median(found), found[0], found[-1])
 
     def __str__(self) -> str:
+        values = (self.median, self.least, self.greatest)
         size = max(abs(self.median), 1e-3)
-        digits = max(0, 2 - math.floor(math.log10(size)))
-        median, least, greatest = (f"{value:,.{digits}f}" for value in (self.median, self.least, self.greatest))
+        digits = 0 if all(value == int(value) for value in values) else max(0, 2 - math.floor(math.log10(size)))
+        median, least, greatest = (f"{value:,.{digits}f}" for value in values)
         return median if median == least == greatest else f"{median} ({least} .. {greatest})"
 
 

@@ -8,7 +8,6 @@ concurrency at which it was fastest in a first round.
 from __future__ import annotations
 
 import sys
-import tempfile
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -16,13 +15,12 @@ from typing import Annotated
 
 import typer
 
-from bench.measure import Figures, Row, Spread, interleave, provenance, ratios, run_python, show
+from bench.measure import DATA, Figures, Row, Spread, interleave, provenance, ratios, run_python, show
 from bench.raw_rows import warm, write_rows
 from bench.server import Delay, Nginx, s3_environment
 
 CONCURRENCIES = (4, 8, 16, 32, 64, 128)
 TARGET = 0.9
-DATA = Path(tempfile.gettempdir()) / "dataflow-bench"
 
 
 def main(

@@ -121,15 +121,15 @@ class Nginx:
         self._process.communicate()
         self._state.cleanup()
 
-    def bytes_sent(self, suffix: str) -> int:
-        """Bytes of bodies sent so far from files whose names end in `suffix`; needs a single worker."""
+    def bytes_sent(self, name: str) -> int:
+        """Bytes of bodies sent so far from files with `name` in their paths; needs a single worker."""
         # The worker logs a request before it answers the next one, so after this answer the log is complete.
         try:
             urllib.request.urlopen(f"{self.endpoint}/{secrets.token_hex(8)}").close()
         except urllib.error.HTTPError as error:
             error.close()
         lines = (Path(self._state.name) / "access.log").read_text().splitlines()
-        return sum(int(sent) for sent, _, path in (line.partition(" ") for line in lines) if path.endswith(suffix))
+        return sum(int(sent) for sent, _, path in (line.partition(" ") for line in lines) if name in path)
 
 
 class Delay:
