@@ -1,0 +1,28 @@
+"""Ends a test that hangs with an error where it hangs, so that the others still run."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Hang(AssertionError):
+    """A test did not end in time."""
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Raise in the main thread, also out of a wait for a lock, once `seconds` have passed."""
+
+    def expire(number: int, frame: FrameType | None) -> None:
+        raise Hang(f"still running after {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, expire)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
