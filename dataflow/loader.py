@@ -16,6 +16,7 @@ from dataflow.pipeline.build import PipelineRules, build, split_at_last_filter
 from dataflow.pipeline.clocks import Clocks
 from dataflow.pipeline.deliver import Pipeline
 from dataflow.pipeline.ends import check_end, warn_of_narrow_lanes
+from dataflow.pipeline.filler import Filler
 from dataflow.pipeline.iteration import ExactEnd, Iteration
 from dataflow.pipeline.plan import BatchRules
 from dataflow.pipeline.position import Epochs, Mark, Position
@@ -209,13 +210,18 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         if previous is not None:
             previous.close()
         start = self._position.begin()
-        self._last = build(self._rules(), start, self._epochs.extent(start.slots), Clocks())
-        exact = self._epochs.exact and not self._epochs.one_to_one
+        rules = self._rules()
+        self._last = build(rules, start, self._epochs.extent(start.slots), Clocks())
+        exact = None
+        if self._epochs.exact and not self._epochs.one_to_one:
+            filler = Filler(self._dataset, rules.form, self.seed, start.epoch)
+            agree = self._agree if self.world_size > 1 else None
+            exact = ExactEnd(self._lanes, self._epochs.num_rows, agree, filler)
         iteration = Iteration(
             self._last,
             self._position,
             timeout=self.timeout or None,
-            exact=ExactEnd(self._lanes, self._agree if self.world_size > 1 else None) if exact else None,
+            exact=exact,
         )
         self._running = weakref.ref(iteration)
         return iteration

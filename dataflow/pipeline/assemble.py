@@ -79,13 +79,15 @@ class Assembler:
         with clock.waiting("busy"):
             block_numbers = np.array([block.number for block in blocks], np.int64)[number]
             if self._form.transform or self._form.collate:
-                batch = self._collated(self._samples(blocks, number, row, ticket.epochs, block_numbers, read_clock))
+                batch = collated(
+                    self._form, self._samples(blocks, number, row, ticket.epochs, block_numbers, read_clock)
+                )
             else:
                 batch = self._gathered(blocks, number, row, read_clock)
             self._table.give_back(ticket.uses)
             ticket.uses = []
             valid = np.arange(len(row)) < ticket.own
-            return self._finish(batch, self._first_rows[block_numbers] + row, ticket.slots, valid)
+            return finished(self._form, batch, self._first_rows[block_numbers] + row, ticket.slots, valid)
 
     def from_lanes(self, ticket: Ticket, clock: StageClock, read_clock: StageClock) -> Any:
         """The batch of a ticket whose lanes find its rows; None where none of them has one left."""
@@ -104,11 +106,11 @@ class Assembler:
             # Slots of lanes that have ended repeat the first row, so that all batches have one shape.
             items = [item or present[0] for item in found]
             samples = {id(item): self._transformed(item.sample, item.key) for item in present}
-            batch = self._collated([samples[id(item)] for item in items])
+            batch = collated(self._form, [samples[id(item)] for item in items])
             blocks = np.array([item.key.block for item in items], np.int64)
             rows = np.array([item.key.row for item in items], np.int64)
             valid = np.array([item is not None for item in found])
-            return self._finish(batch, self._first_rows[blocks] + rows, ticket.slots, valid)
+            return finished(self._form, batch, self._first_rows[blocks] + rows, ticket.slots, valid)
 
     def read(self, block: HeldBlock, row: int, clock: StageClock, read_clock: StageClock) -> Sample:
         """One row of a block as a sample."""
@@ -155,27 +157,29 @@ class Assembler:
                 batch[column] = to_tensors(views[0].gather(views, number, row))
         return batch
 
-    def _collated(self, samples: list[Sample]) -> Any:
-        if self._form.collate is not None:
-            return self._form.collate(samples)
-        batch = collate(samples)
-        for column, fill in self._form.pad.items():
-            if column not in batch:
-                raise DatasetError(
-                    f"the samples have no {column!r} to pad, only {', '.join(batch)}: see pad= and map()"
-                )
-            batch[column], batch[f"{column}_length"] = pad(batch[column], fill)
-        return batch
 
-    def _finish(self, batch: Any, sample_ids: Integers, slots: Integers, valid: NDArray[np.bool_]) -> Any:
-        if isinstance(batch, dict):
-            batch["sample_id"] = torch.from_numpy(sample_ids)
-            batch["slot"] = torch.from_numpy(slots)
-            if self._form.marks_valid:
-                batch["valid"] = torch.from_numpy(valid)
-        if self._form.pin:
-            return torch.utils.data._utils.pin_memory.pin_memory(batch)  # type: ignore[no-untyped-call]
-        return batch
+def collated(form: BatchForm, samples: list[Sample]) -> Any:
+    """A batch of samples, by the user's function or ours."""
+    if form.collate is not None:
+        return form.collate(samples)
+    batch = collate(samples)
+    for column, fill in form.pad.items():
+        if column not in batch:
+            raise DatasetError(f"the samples have no {column!r} to pad, only {', '.join(batch)}: see pad= and map()")
+        batch[column], batch[f"{column}_length"] = pad(batch[column], fill)
+    return batch
+
+
+def finished(form: BatchForm, batch: Any, sample_ids: Integers, slots: Integers, valid: NDArray[np.bool_]) -> Any:
+    """The batch with what identifies its rows, where it is a dict."""
+    if isinstance(batch, dict):
+        batch["sample_id"] = torch.from_numpy(sample_ids)
+        batch["slot"] = torch.from_numpy(slots)
+        if form.marks_valid:
+            batch["valid"] = torch.from_numpy(valid)
+    if form.pin:
+        return torch.utils.data._utils.pin_memory.pin_memory(batch)  # type: ignore[no-untyped-call]
+    return batch
 
 
 def _gather_padded(

@@ -93,7 +93,7 @@ def build(rules: PipelineRules, start: Mark, extent: Extent, clocks: Clocks) -> 
         " and ".join(repr(stage.name) for stage in filters),
         rules.exact,
     )
-    lanes = Lanes(lane_rules, start.cursors, start.slots)
+    lanes = Lanes(lane_rules, dict(start.cursors))
     return Pipeline(
         lambda clock: demand(planned, lanes, rules.exact),
         assembler.from_lanes,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _FIRST = 8
-_GAIN = 1.1
+_GAIN = 1.25
 _SETTLED_SECONDS = 10.0
 
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-import torch
-
 from dataflow.errors import FilterError, OptionError
 from dataflow.pipeline.deliver import Delivered, Pipeline
+from dataflow.pipeline.plan import Ticket
 from dataflow.pipeline.position import Position
+from dataflow.sampling.lanes import span_length
+from dataflow.sampling.state import LaneCursor
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +22,15 @@ class ExactEnd:
 
     Attributes:
         lanes: Lanes of the stream.
+        num_rows: Rows of the epoch, over all lanes.
         agree: "This rank has more" to "any rank has more"; None for a single rank.
+        fill: Makes the batch of a ticket whose lanes have nothing left while others have.
     """
 
     lanes: int
+    num_rows: int
     agree: Callable[[bool], bool] | None
+    fill: Callable[[Ticket], Any]
 
 
 class Iteration:
@@ -45,7 +50,8 @@ class Iteration:
         self._position = position
         self._timeout = timeout
         self._exact = exact
-        self._filling: dict[str, Any] | None = None
+        self._started_at = position.now.slots
+        self._asked_all_at = 0 if exact is None else self._find_asked_all_at(exact)
         self._finished = False
         self._returned = perf_counter()
         self.close = weakref.finalize(self, pipeline.close)
@@ -80,30 +86,26 @@ class Iteration:
         ticket, batch = delivered
         if batch is not None and not isinstance(batch, dict):
             raise OptionError(
-                "end='exact' marks rows as valid, so that collate_fn has to return a dict, not " + type(batch).__name__
+                f"end='exact' marks rows as valid: let collate_fn return a dict, not {type(batch).__name__}"
             )
         more = (
             batch is not None
-            or ticket.end < exact.lanes
-            or any(lane.ended_at is None or lane.ended_at >= ticket.end for lane in ticket.running)
+            or ticket.end < self._asked_all_at
+            or any(self._has_more(lane, ticket.cursors.get(lane), exact) for lane in ticket.running)
         )
         if exact.agree is not None:
             more = bool(exact.agree(more))
         if not more:
-            if self._filling is None:
+            if self._started_at == 0 and ticket.number == 0 and exact.num_rows:
                 raise FilterError("the filter let no sample of the epoch through: check its condition")
             return None
-        if batch is None:
-            if self._filling is None:
-                raise FilterError(
-                    "this rank has no sample to fill its batches with: the filter let none of its first ones through; "
-                    "use fewer ranks, or check the filter"
-                )
-            batch = {name: _copy(value) for name, value in self._filling.items()}
-            batch["valid"] = torch.zeros_like(batch["valid"])
-        self._filling = batch
-        return Delivered(ticket, batch)
+        return delivered if batch is not None else Delivered(ticket, exact.fill(ticket))
 
+    def _has_more(self, lane: int, cursor: LaneCursor | None, exact: ExactEnd) -> bool:
+        cursor = cursor or self._position.now.cursors.get(lane) or LaneCursor(0, 0)
+        return cursor.upstream < span_length(exact.num_rows, exact.lanes, lane)
 
-def _copy(value: Any) -> Any:
-    return value.clone() if isinstance(value, torch.Tensor) else value
+    def _find_asked_all_at(self, exact: ExactEnd) -> int:
+        """The slot by which every lane that has something left has been asked once, by whichever rank."""
+        window = range(self._started_at, self._started_at + exact.lanes)
+        return max((slot + 1 for slot in window if self._has_more(slot % exact.lanes, None, exact)), default=0)

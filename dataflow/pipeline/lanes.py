@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,6 +18,11 @@ from dataflow.sampling.lanes import delivered_items, span_length
 from dataflow.sampling.random import SampleKey
 from dataflow.sampling.state import LaneCursor
 from dataflow.sampling.stream import Stream, Visit
+
+# Of few rows, a lane may well draw many in turn that are dropped, although others are kept.
+_LEAST_DROPPED = 1000
+# Others hold the turn for microseconds, unless they work.
+_STOP_SECONDS = 0.01
 
 
 class LaneItem(NamedTuple):
@@ -67,7 +72,6 @@ class Lane:
         self._next: tuple[Visit, BlockUse | None] | None = None
         self._permutation: NDArray[np.int32] | None = None
         self.number = number
-        self.ended_at: int | None = None
 
     def take(
         self, before: int, item: int, clock: StageClock, read_clock: StageClock
@@ -95,9 +99,11 @@ class Lane:
 
     def stop(self) -> None:
         """Wake all that wait for their turn."""
-        with self._turn:
-            self._stopped = True
+        self._stopped = True
+        # Whoever has the turn may be in the user's function for long; it wakes the others when it is through.
+        if self._turn.acquire(timeout=_STOP_SECONDS):
             self._turn.notify_all()
+            self._turn.release()
 
     def prepare(self) -> None:
         """Start to bring the block of the next item, and the one after it if there is room."""
@@ -154,13 +160,11 @@ class Lane:
             if sample is not None:
                 return LaneItem(sample, key)
             dropped += 1
-            if dropped >= rules.stream.num_rows and not rules.exact:
+            if dropped >= max(rules.stream.num_rows, _LEAST_DROPPED) and not rules.exact:
                 raise FilterError(
-                    f"filter {rules.filters} let none of {dropped} samples of lane {self.number} through, as many "
-                    "as an epoch has: check the condition, or the column that it reads"
+                    f"filter {rules.filters} let none of {dropped} samples of lane {self.number} through, at least an "
+                    "epoch's worth: check the condition, or the column that it reads"
                 )
-        if self.ended_at is None:
-            self.ended_at = self._slot()
         return None
 
 
@@ -177,17 +181,15 @@ class Lanes:
 
     Args:
         rules: What they share.
-        cursors: Where each stands at `first_slot`; lanes that are not named stand at the start.
-        first_slot: First slot of the iteration.
+        cursors: Where each stands; lanes that are not named stand at the start.
     """
 
-    def __init__(self, rules: LaneRules, cursors: dict[int, LaneCursor], first_slot: int) -> None:
+    def __init__(self, rules: LaneRules, cursors: Mapping[int, LaneCursor]) -> None:
         self._rules = rules
         self._cursors = cursors
         self._lanes: dict[int, Lane] = {}
         self._lock = threading.Lock()
         self._wanted: dict[int, int] = {}
-        self._first_slot = first_slot
 
     def demand(self, slot: int) -> Demand:
         """Note that a batch wants a slot; called in stream order."""
@@ -198,7 +200,8 @@ class Lanes:
             if lane is None:
                 cursor = self._cursors.get(number, LaneCursor(0, 0))
                 lane = self._lanes[number] = Lane(number, self._rules, cursor)
-                self._wanted[number] = delivered_items(number, self._first_slot, count)
+                # A rank's cursor of a lane at its border may lag behind; the lane then passes what others delivered.
+                self._wanted[number] = cursor.items
                 lane.prepare()
             before = self._wanted[number]
             self._wanted[number] = item + 1
@@ -212,12 +215,14 @@ class Lanes:
         behind = [(number, delivered_items(number, end, count)) for number in numbers]
         return [self.demand((items - 1) * count + lane) for lane, items in behind if items > self._wanted[lane]]
 
-    def running(self) -> list[Lane]:
+    def running(self) -> list[int]:
         """Lanes that were asked for so far."""
         with self._lock:
-            return list(self._lanes.values())
+            return list(self._lanes)
 
     def stop(self) -> None:
         """Wake all that wait for a lane."""
-        for lane in self.running():
+        with self._lock:
+            lanes = list(self._lanes.values())
+        for lane in lanes:
             lane.stop()

@@ -9,7 +9,7 @@ import numpy as np
 
 from dataflow.pipeline.blocks import BlockTable, BlockUse
 from dataflow.pipeline.clocks import StageClock
-from dataflow.pipeline.lanes import Demand, Lane, Lanes
+from dataflow.pipeline.lanes import Demand, Lanes
 from dataflow.sampling.layout import Integers
 from dataflow.sampling.ranks import padded_share, share
 from dataflow.sampling.state import LaneCursor
@@ -29,7 +29,7 @@ class Ticket:
         rows: int64[rows], each sample's offset in the permuted block, likewise.
         epochs: int64[rows], likewise.
         demands: What each lane has to do for it, the rows of the batch first; filled where lanes drop samples.
-        running: Lanes that run by then, likewise.
+        running: Lanes that run by then, where they end with the epoch.
         cursors: Lanes and where they stand after this batch; filled when it is assembled, where lanes drop samples.
         done: When each stage was done with it, seconds of the performance counter.
     """
@@ -42,7 +42,7 @@ class Ticket:
     rows: Integers = field(default_factory=lambda: np.empty(0, np.int64))
     epochs: Integers = field(default_factory=lambda: np.empty(0, np.int64))
     demands: list[Demand] = field(default_factory=list)
-    running: list[Lane] = field(default_factory=list)
+    running: list[int] = field(default_factory=list)
     cursors: dict[int, LaneCursor] = field(default_factory=dict)
     done: dict[str, float] = field(default_factory=dict)
 

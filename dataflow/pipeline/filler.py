@@ -1,0 +1,63 @@
+"""Filler: batches without a row of their own, for a rank whose lanes have ended before those of others."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dataflow.dataset.block import read_block
+from dataflow.dataset.columns import column_view
+from dataflow.dataset.dataset import Dataset
+from dataflow.errors import FilterError
+from dataflow.pipeline.assemble import BatchForm, collated, finished
+from dataflow.pipeline.plan import Ticket
+from dataflow.pipeline.transform import Sample, Transform
+from dataflow.sampling.random import SampleKey
+
+
+class _Found(NamedTuple):
+    sample: Sample
+    sample_id: int
+
+
+class Filler:
+    """Fills batches with the first sample in stored order that the stages let through, marked as not valid.
+
+    Any sample would do, but all ranks have to give batches of one shape, and a rank may never have had one.
+
+    Args:
+        dataset: The rows and their stages.
+        form: What batches look like.
+        seed: Seed of the random numbers.
+        epoch: Epoch of the random numbers.
+    """
+
+    def __init__(self, dataset: Dataset, form: BatchForm, seed: int, epoch: int) -> None:
+        self._dataset = dataset
+        self._form = form
+        self._seed = seed
+        self._epoch = epoch
+        self._found: _Found | None = None
+
+    def __call__(self, ticket: Ticket) -> Any:
+        """The batch of a ticket whose lanes have nothing left."""
+        if self._found is None:
+            self._found = self._find()
+        rows = len(ticket.slots)
+        batch = collated(self._form, [self._found.sample] * rows)
+        ids = np.full(rows, self._found.sample_id, np.int64)
+        return finished(self._form, batch, ids, ticket.slots, np.zeros(rows, np.bool_))
+
+    def _find(self) -> _Found:
+        dataset, manifest = self._dataset, self._dataset.manifest
+        transform = Transform(dataset.stages)
+        for block in range(manifest.num_blocks):
+            batch = read_block(dataset.store, manifest, block)
+            views = {column: column_view(column, batch.column(column)) for column in dataset.columns}
+            for row in range(batch.num_rows):
+                sample = {column: view.value(row) for column, view in views.items()}
+                made = transform(sample, SampleKey(self._seed, "", self._epoch, block, row))
+                if made is not None:
+                    return _Found(made, int(manifest.first_rows[block]) + row)
+        raise FilterError("the filter let no sample of the epoch through: check its condition")
