@@ -149,6 +149,11 @@ def column_view(name: str, array: pa.Array) -> ColumnView:
     return FixedView(name, array) if _is_number(innermost) else ObjectView(name, array)
 
 
+def column_views(rows: pa.RecordBatch, names: Sequence[str]) -> tuple[ColumnView, ...]:
+    """The views of some columns of a block."""
+    return tuple(column_view(name, rows.column(name)) for name in names)
+
+
 def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 

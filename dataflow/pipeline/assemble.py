@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dataflow import _native
 from dataflow.dataset.columns import ListView
 from dataflow.errors import DatasetError
-from dataflow.pipeline.blocks import BlockTable, HeldBlock
+from dataflow.pipeline.blocks import BlockTable, Columns, HeldBlock
 from dataflow.pipeline.clocks import StageClock
 from dataflow.pipeline.collate import Batch, collate, pad, to_tensors
 from dataflow.pipeline.lanes import LaneItem
@@ -57,37 +57,25 @@ class Assembler:
 
     def from_rows(self, ticket: Ticket, clock: StageClock, read_clock: StageClock) -> Any:
         """The batch of a ticket whose rows the planner found."""
-        blocks: list[HeldBlock] = []
-        index: dict[int, int] = {}
-        number = np.empty(len(ticket.uses), np.int32)
-        row = np.empty(len(ticket.uses), np.int64)
-        uses = zip(ticket.uses, ticket.epochs.tolist(), ticket.rows.tolist(), strict=True)
-        for at, (use, epoch, offset) in enumerate(uses):
-            block = use.block
-            if block.number not in index:
-                index[block.number] = len(blocks)
-                blocks.append(block)
-            number[at] = index[block.number]
-            row[at] = block.permutation(epoch, self._stream)[offset]
+        uses = ticket.uses
         with clock.waiting("starved"):
-            for block in blocks:
-                block.wait()
+            for use in uses:
+                use.block.wait()
         ticket.done["fetch"] = perf_counter()
-        for block in blocks:
-            block.batch(read_clock)
+        columns = [use.block.columns(read_clock) for use in uses]
         ticket.done["read"] = perf_counter()
         with clock.waiting("busy"):
-            block_numbers = np.array([block.number for block in blocks], np.int64)[number]
+            offsets = ticket.offsets.tolist()
+            row = np.array([use.order[offset] for use, offset in zip(uses, offsets, strict=True)], np.int64)
+            block = np.array([use.block.number for use in uses], np.int64)
             if self._form.transform or self._form.collate:
-                batch = collated(
-                    self._form, self._samples(blocks, number, row, ticket.epochs, block_numbers, read_clock)
-                )
+                batch = collated(self._form, self._samples(columns, block, row, ticket.epochs))
             else:
-                batch = self._gathered(blocks, number, row, read_clock)
-            self._table.give_back(ticket.uses)
+                batch = self._gathered(columns, row)
+            self._table.give_back(uses)
             ticket.uses = []
             valid = np.arange(len(row)) < ticket.own
-            return finished(self._form, batch, self._first_rows[block_numbers] + row, ticket.slots, valid)
+            return finished(self._form, batch, self._first_rows[block] + row, ticket.slots, valid)
 
     def from_lanes(self, ticket: Ticket, clock: StageClock, read_clock: StageClock) -> Any:
         """The batch of a ticket whose lanes find its rows; None where none of them has one left."""
@@ -117,25 +105,15 @@ class Assembler:
         if not block.arrived:
             with clock.waiting("starved"):
                 block.wait()
-        return {column: block.view(column, read_clock).value(row) for column in self._form.columns}
+        return _sample(self._form.columns, block.columns(read_clock), row)
 
-    def _samples(
-        self,
-        blocks: Sequence[HeldBlock],
-        number: NDArray[np.int32],
-        row: Integers,
-        epochs: Integers,
-        block_numbers: Integers,
-        clock: StageClock,
-    ) -> list[Sample]:
+    def _samples(self, columns: Sequence[Columns], block: Integers, row: Integers, epochs: Integers) -> list[Sample]:
         rules = self._stream.rules
-        views = [[(column, block.view(column, clock)) for column in self._form.columns] for block in blocks]
         samples = []
-        columns = (number, row, epochs, block_numbers)
-        for at, stored, epoch, block in zip(*(column.tolist() for column in columns), strict=True):
-            sample = {column: view.value(stored) for column, view in views[at]}
-            key = SampleKey(rules.seed, rules.source, epoch, block, stored)
-            samples.append(self._transformed(sample, key))
+        arrays = (block.tolist(), row.tolist(), epochs.tolist())
+        for views, number, stored, epoch in zip(columns, *arrays, strict=True):
+            key = SampleKey(rules.seed, rules.source, epoch, number, stored)
+            samples.append(self._transformed(_sample(self._form.columns, views, stored), key))
         return samples
 
     def _transformed(self, sample: Sample, key: SampleKey) -> Sample:
@@ -143,12 +121,12 @@ class Assembler:
         assert made is not None  # filters run in lanes
         return made
 
-    def _gathered(
-        self, blocks: Sequence[HeldBlock], number: NDArray[np.int32], row: Integers, clock: StageClock
-    ) -> Batch:
+    def _gathered(self, columns: Sequence[Columns], row: Integers) -> Batch:
+        """The columns of a batch; row i comes from the columns of its own block, columns[i]."""
         batch: Batch = {}
-        for column in self._form.columns:
-            views = [block.view(column, clock) for block in blocks]
+        number = np.arange(len(row), dtype=np.int32)
+        for at, column in enumerate(self._form.columns):
+            views: list[Any] = [views[at] for views in columns]
             if column in self._form.pad:
                 if not isinstance(views[0], ListView):
                     raise DatasetError(f"column {column!r} has no lists of numbers: leave it out of pad=")
@@ -156,6 +134,10 @@ class Assembler:
             else:
                 batch[column] = to_tensors(views[0].gather(views, number, row))
         return batch
+
+
+def _sample(names: Sequence[str], views: Columns, row: int) -> Sample:
+    return {name: view.value(row) for name, view in zip(names, views, strict=True)}
 
 
 def collated(form: BatchForm, samples: list[Sample]) -> Any:

@@ -4,101 +4,112 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from dataflow.dataset.columns import ColumnView, column_view
+from dataflow.dataset.columns import ColumnView
 from dataflow.pipeline.clocks import StageClock
-from dataflow.sampling.stream import Stream
+
+Columns = tuple[ColumnView, ...]
+
+# Held for an instant whenever a block arrives; of all blocks, since a lock more for each would cost more.
+_opening = threading.Lock()
 
 
 class PipelineStopped(Exception):
     """Raised in the threads of a pipeline that is being closed; never seen by a user."""
 
 
-@dataclass(slots=True, eq=False)
 class HeldBlock:
     """One block on its way into memory, or there.
+
+    Thousands of these come and go, so that each is one object and one lock: an event or a dictionary a block would set
+    off Python's garbage collection.
 
     Attributes:
         number: Number of the block in the manifest.
         slot: First slot of the stream that needs it; fetches are ordered by this.
         nbytes: Bytes that count against the bound.
+        uses: Passes that hold it.
     """
 
-    number: int
-    slot: int
-    nbytes: int
-    _decode: Callable[[Any, int], pa.RecordBatch]
-    uses: int = 0
-    _buffer: Any = None
-    _batch: pa.RecordBatch | None = None
-    _error: BaseException | None = None
-    _arrived: threading.Event = field(default_factory=threading.Event)
-    _views: dict[str, ColumnView] = field(default_factory=dict)
-    _permutations: dict[int, NDArray[np.int32]] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    __slots__ = ("_buffer", "_columns", "_decode", "_error", "_latch", "_there", "nbytes", "number", "slot", "uses")
+
+    def __init__(self, number: int, slot: int, nbytes: int, decode: Callable[[Any, int], Columns]) -> None:
+        self.number = number
+        self.slot = slot
+        self.nbytes = nbytes
+        self.uses = 0
+        self._decode = decode
+        self._buffer: Any = None
+        self._columns: Columns | None = None
+        self._error: BaseException | None = None
+        self._there = False
+        # Held until the bytes are there; after that, by the thread that decodes them.
+        self._latch = threading.Lock()
+        self._latch.acquire()
 
     @property
     def arrived(self) -> bool:
         """Whether `wait` returns at once."""
-        return self._arrived.is_set()
+        return self._there
 
     def arrive(self, buffer: Any) -> None:
         """The bytes are there."""
         self._buffer = buffer
-        self._arrived.set()
+        self._open()
 
     def fail(self, error: BaseException) -> None:
         """The bytes will not come."""
-        if not self._arrived.is_set():
-            self._error = error
-            self._arrived.set()
+        self._error = error
+        self._open()
 
     def wait(self) -> None:
         """Wait for the bytes; raises what kept them from coming."""
-        self._arrived.wait()
+        if not self._there:
+            with self._latch:
+                pass
         if self._error is not None:
             raise self._error
 
-    def batch(self, clock: StageClock) -> pa.RecordBatch:
-        """The rows; the first thread that asks decodes the bytes, on its clock."""
-        batch = self._batch
-        if batch is None:
-            with self._lock:
-                if self._batch is None:
-                    self.wait()
+    def columns(self, clock: StageClock) -> Columns:
+        """The columns that are read; the first thread that asks decodes the bytes, on its clock."""
+        columns = self._columns
+        if columns is None:
+            self.wait()
+            with self._latch:
+                columns = self._columns
+                if columns is None:
                     with clock.waiting("busy"):
-                        self._batch = self._decode(self._buffer, self.number)
+                        columns = self._columns = self._decode(self._buffer, self.number)
                     self._buffer = None
-                batch = self._batch
-        return batch
+        return columns
 
-    def view(self, column: str, clock: StageClock) -> ColumnView:
-        """One column of the rows."""
-        view = self._views.get(column)
-        if view is None:
-            view = self._views[column] = column_view(column, self.batch(clock).column(column))
-        return view
-
-    def permutation(self, epoch: int, stream: Stream) -> NDArray[np.int32]:
-        """Stored row at each offset of the block in an epoch."""
-        permutation = self._permutations.get(epoch)
-        if permutation is None:
-            permutation = self._permutations[epoch] = stream.row_permutation(epoch, self.number)
-        return permutation
+    def _open(self) -> None:
+        # A read that ends and a pipeline that stops may both come here; the first one counts.
+        with _opening:
+            if not self._there:
+                self._there = True
+                self._latch.release()
 
 
-@dataclass(slots=True, eq=False)
 class BlockUse:
-    """One pass over a block, held by whoever still takes rows from it."""
+    """One pass over a block, held by whoever still takes rows from it.
 
-    block: HeldBlock
-    references: int = 1
+    Attributes:
+        block: The block.
+        order: int32, the stored row at each offset of the pass.
+        references: Holders.
+    """
+
+    __slots__ = ("block", "order", "references")
+
+    def __init__(self, block: HeldBlock, order: NDArray[np.int32]) -> None:
+        self.block = block
+        self.order = order
+        self.references = 1
 
 
 class BlockTable:
@@ -107,7 +118,7 @@ class BlockTable:
     Args:
         sizes: Bytes of a block, by number.
         fetch: Starts to bring a block that nobody held.
-        decode: Bytes and block number to rows.
+        decode: Bytes and block number to the columns that are read.
         limit_bytes: Bound on all blocks together.
     """
 
@@ -115,7 +126,7 @@ class BlockTable:
         self,
         sizes: Callable[[int], int],
         fetch: Callable[[HeldBlock], None],
-        decode: Callable[[Any, int], pa.RecordBatch],
+        decode: Callable[[Any, int], Columns],
         limit_bytes: int,
     ) -> None:
         self._sizes = sizes
@@ -129,23 +140,23 @@ class BlockTable:
         self.used_bytes = 0
         self.peak_bytes = 0
 
-    def hold(self, number: int, slot: int) -> BlockUse:
+    def hold(self, number: int, slot: int, order: NDArray[np.int32]) -> BlockUse:
         """Hold a block now, beyond the bound if need be: for the rows that are needed next."""
         with self._room:
-            return self._take(number, slot)
+            return self._take(number, slot, order)
 
-    def hold_ahead(self, number: int, slot: int, clock: StageClock) -> BlockUse:
+    def hold_ahead(self, number: int, slot: int, order: NDArray[np.int32], clock: StageClock) -> BlockUse:
         """Hold a block once there is room, or once nothing is lent: then no one else could make room."""
         with self._room:
             if not self._fits(number) and self._lent:
                 with clock.waiting("blocked"):
                     self._room.wait_for(lambda: self._stopped or self._fits(number) or not self._lent)
-            return self._take(number, slot)
+            return self._take(number, slot, order)
 
-    def try_hold(self, number: int, slot: int) -> BlockUse | None:
+    def try_hold(self, number: int, slot: int, order: NDArray[np.int32]) -> BlockUse | None:
         """Hold a block if there is room now."""
         with self._room:
-            return self._take(number, slot) if self._fits(number) else None
+            return self._take(number, slot, order) if self._fits(number) else None
 
     def lend(self, uses: Iterable[BlockUse]) -> None:
         """Add a reference to each use, for one batch that takes rows from them."""
@@ -177,7 +188,7 @@ class BlockTable:
     def _fits(self, number: int) -> bool:
         return number in self._held or self.used_bytes + self._sizes(number) <= self._limit
 
-    def _take(self, number: int, slot: int) -> BlockUse:
+    def _take(self, number: int, slot: int, order: NDArray[np.int32]) -> BlockUse:
         if self._stopped:
             raise PipelineStopped
         block = self._held.get(number)
@@ -188,7 +199,7 @@ class BlockTable:
             self.peak_bytes = max(self.peak_bytes, self.used_bytes)
             self._fetch(block)
         block.uses += 1
-        return BlockUse(block)
+        return BlockUse(block, order)
 
     def _drop(self, uses: Iterable[BlockUse]) -> None:
         for use in uses:

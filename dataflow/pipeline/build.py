@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from dataflow import _native
 from dataflow.dataset.block import decode_block, fetch_block
+from dataflow.dataset.columns import column_views
 from dataflow.dataset.manifest import Manifest
 from dataflow.dataset.stages import Filter, Select, Stage
 from dataflow.pipeline.assemble import Assembler, BatchForm
@@ -68,7 +69,7 @@ def build(rules: PipelineRules, start: Mark, extent: Extent, clocks: Clocks) -> 
     table = BlockTable(
         lambda block: int(manifest.lengths[block]),
         fetcher.request,
-        lambda buffer, block: decode_block(manifest, block, buffer),
+        lambda buffer, block: column_views(decode_block(manifest, block, buffer), rules.form.columns),
         rules.block_bytes,
     )
     assembler = Assembler(rules.form, stream, table, manifest.first_rows)

@@ -73,7 +73,9 @@ class Pipeline:
         self._stopped = False
         self._pid = os.getpid()
         lock = threading.Lock()
-        self._plan_changed = threading.Condition(lock)
+        # One lock, and a condition for each that waits: the planner for room, workers for tickets, the consumer.
+        self._room = threading.Condition(lock)
+        self._work_changed = threading.Condition(lock)
         self._result_changed = threading.Condition(lock)
         self._inline = (clocks.clock("assemble"), clocks.clock("read")) if workers == 0 else None
         self._threads = [threading.Thread(target=self._plan, name="dataflow-plan", daemon=True)]
@@ -107,19 +109,18 @@ class Pipeline:
                     raise DataflowError("the iterator was closed: make a new one with iter(loader)")
                 return None
             self._wanted += 1
-            self._plan_changed.notify_all()
+            self._work_changed.notify()
         if isinstance(result, _Failure):
             raise result.error
         return result
 
     def close(self) -> None:
         """End all threads; may be called often, from any thread."""
-        with self._plan_changed:
+        with self._room:
             self._stopped = True
             self._planned.clear()
             self._results.clear()
-            self._plan_changed.notify_all()
-            self._result_changed.notify_all()
+            self._wake_all()
         self.table.stop()
         self.fetcher.stop()
         if self.lanes is not None:
@@ -146,10 +147,12 @@ class Pipeline:
                 clock.busy += now - start - (clock.blocked - waited)
                 ticket.done["plan"] = now
                 number = ticket.number + 1
-                with self._plan_changed, clock.waiting("blocked"):
+                with self._room:
                     self._planned.append(ticket)
-                    self._plan_changed.notify_all()
-                    self._plan_changed.wait_for(lambda: self._stopped or len(self._planned) < _MOST_PLANNED)
+                    self._work_changed.notify()
+                    if len(self._planned) >= _MOST_PLANNED:
+                        with clock.waiting("blocked"):
+                            self._room.wait_for(lambda: self._stopped or len(self._planned) < _MOST_PLANNED)
                     if self._stopped:
                         return
                 start, waited = perf_counter(), clock.blocked
@@ -160,10 +163,13 @@ class Pipeline:
                 self._results[number] = _Failure(error)
                 self._result_changed.notify_all()
                 return
-        with self._result_changed:
+        with self._room:
             self._total = number
-            self._plan_changed.notify_all()
-            self._result_changed.notify_all()
+            self._wake_all()
+
+    def _wake_all(self) -> None:
+        for condition in (self._room, self._work_changed, self._result_changed):
+            condition.notify_all()
 
     def _may_take(self) -> bool:
         if self._stopped or (self._total is not None and not self._planned):
@@ -171,15 +177,14 @@ class Pipeline:
         return bool(self._planned) and self._planned[0].number < self._wanted + self._window
 
     def _take(self, clock: StageClock) -> Ticket | None:
-        with self._plan_changed:
+        with self._work_changed:
             if not self._may_take():
                 with clock.waiting("blocked" if self._planned else "starved"):
-                    self._plan_changed.wait_for(self._may_take)
+                    self._work_changed.wait_for(self._may_take)
             if self._stopped or not self._planned:
                 return None
-            ticket = self._planned.popleft()
-            self._plan_changed.notify_all()
-            return ticket
+            self._room.notify()
+            return self._planned.popleft()
 
     def _work(self) -> None:
         clock, read_clock = self.clocks.clock("assemble"), self.clocks.clock("read")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dataflow.dataset.block import read_block
-from dataflow.dataset.columns import column_view
+from dataflow.dataset.columns import column_views
 from dataflow.dataset.dataset import Dataset
 from dataflow.errors import FilterError
 from dataflow.pipeline.assemble import BatchForm, collated, finished
@@ -54,7 +54,7 @@ class Filler:
         transform = Transform(dataset.stages)
         for block in range(manifest.num_blocks):
             batch = read_block(dataset.store, manifest, block)
-            views = {column: column_view(column, batch.column(column)) for column in dataset.columns}
+            views = dict(zip(dataset.columns, column_views(batch, dataset.columns), strict=True))
             for row in range(batch.num_rows):
                 sample = {column: view.value(row) for column, view in views.items()}
                 made = transform(sample, SampleKey(self._seed, "", self._epoch, block, row))

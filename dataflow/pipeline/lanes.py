@@ -70,7 +70,6 @@ class Lane:
         self._visit: Visit | None = None
         self._use: BlockUse | None = None
         self._next: tuple[Visit, BlockUse | None] | None = None
-        self._permutation: NDArray[np.int32] | None = None
         self.number = number
 
     def take(
@@ -123,19 +122,23 @@ class Lane:
         table = self._rules.table
         if self._use is not None:
             table.release([self._use])
-        self._visit = self._use = self._permutation = None
+        self._visit = self._use = None
         if self._next is None:
             return
         visit, use = self._next
         # Nothing else may keep the lane from the block that it needs now, however full the memory is.
-        self._use = use or table.hold(visit.block, self._slot())
+        self._use = use or table.hold(visit.block, self._slot(), self._order(visit))
         self._visit = visit
         self._look_ahead()
 
     def _look_ahead(self) -> None:
         assert self._visits is not None
         visit = next(self._visits, None)
-        self._next = visit and (visit, self._rules.table.try_hold(visit.block, self._slot() + 1))
+        table = self._rules.table
+        self._next = visit and (visit, table.try_hold(visit.block, self._slot() + 1, self._order(visit)))
+
+    def _order(self, visit: Visit) -> NDArray[np.int32]:
+        return self._rules.stream.row_permutation(visit.epoch, visit.block)
 
     def _slot(self) -> int:
         return self._items * self._rules.stream.rules.lanes + self.number
@@ -151,9 +154,7 @@ class Lane:
             if offset >= visit.stop:
                 self._enter()
                 continue
-            if self._permutation is None:
-                self._permutation = rules.stream.row_permutation(visit.epoch, visit.block)
-            row = int(self._permutation[offset])
+            row = int(self._use.order[offset])
             self._upstream += 1
             key = SampleKey(rules.stream.rules.seed, rules.stream.rules.source, visit.epoch, visit.block, row)
             sample = rules.transform(rules.read(self._use.block, row, clock, read_clock), key)

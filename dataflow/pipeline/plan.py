@@ -26,7 +26,7 @@ class Ticket:
         own: Rows that are the rank's own.
         end: Slots of the stream that are delivered once this batch is, over all ranks.
         uses: For each row the use of its block; filled by the planner where a slot is a row.
-        rows: int64[rows], each sample's offset in the permuted block, likewise.
+        offsets: int64[rows], each sample's place in the order of that use, likewise.
         epochs: int64[rows], likewise.
         demands: What each lane has to do for it, the rows of the batch first; filled where lanes drop samples.
         running: Lanes that run by then, where they end with the epoch.
@@ -39,7 +39,7 @@ class Ticket:
     own: int
     end: int
     uses: list[BlockUse] = field(default_factory=list)
-    rows: Integers = field(default_factory=lambda: np.empty(0, np.int64))
+    offsets: Integers = field(default_factory=lambda: np.empty(0, np.int64))
     epochs: Integers = field(default_factory=lambda: np.empty(0, np.int64))
     demands: list[Demand] = field(default_factory=list)
     running: list[int] = field(default_factory=list)
@@ -96,25 +96,31 @@ def locate(planned: Iterator[Ticket], stream: Stream, table: BlockTable, clock: 
     For streams in which a slot is a row: nothing has to be read to know what comes.
     """
     lanes = stream.rules.lanes
-    visiting: dict[int, tuple[BlockUse, int]] = {}
+    # For each lane, the use that it is in, of which block, and up to which slot.
+    held = np.empty(lanes, object)
+    held_block = np.full(lanes, -1, np.int64)
+    held_until = np.full(lanes, -1, np.int64)
     for ticket in planned:
-        located = stream.locate(ticket.slots)
-        uses: list[BlockUse] = []
+        slots, lane = ticket.slots, ticket.slots % lanes
+        located = stream.locate(slots)
+        entering = (slots > held_until[lane]) | (located.block != held_block[lane])
+        uses = held[lane]
         passed: list[BlockUse] = []
-        columns = (ticket.slots, located.block, located.last_slot)
-        for slot, number, last_slot in zip(*(column.tolist() for column in columns), strict=True):
-            use, until = visiting.get(slot % lanes, (None, -1))
-            if use is None or slot > until or use.block.number != number:
-                if use is not None:
-                    passed.append(use)
-                use = table.hold_ahead(number, slot, clock)
-                visiting[slot % lanes] = (use, last_slot)
-            uses.append(use)
-        table.lend(uses)
+        for at in np.flatnonzero(entering).tolist():
+            number, slot, block = int(lane[at]), int(slots[at]), int(located.block[at])
+            # A lane that comes twice in the batch may have entered the block just before.
+            if slot > held_until[number] or block != held_block[number]:
+                if held[number] is not None:
+                    passed.append(held[number])
+                order = stream.row_permutation(int(located.epoch[at]), block)
+                held[number] = table.hold_ahead(block, slot, order, clock)
+                held_block[number], held_until[number] = block, located.last_slot[at]
+            uses[at] = held[number]
+        ticket.uses, ticket.offsets, ticket.epochs = uses.tolist(), located.offset, located.epoch
+        table.lend(ticket.uses)
         table.release(passed)
-        ticket.uses, ticket.rows, ticket.epochs = uses, located.offset, located.epoch
         yield ticket
-    table.release([use for use, _ in visiting.values()])
+    table.release([use for use in held.tolist() if use is not None])
 
 
 def demand(planned: Iterator[Ticket], lanes: Lanes, exact: bool) -> Iterator[Ticket]:

@@ -50,7 +50,7 @@ def working_set(
     row = manifest.num_bytes // max(1, manifest.num_rows)
     # Where ranks do not divide the lanes, those at the two borders are read as well.
     here = lanes // ranks if lanes % ranks == 0 else min(lanes, -(-lanes // ranks) + 2)
-    in_batch = min(manifest.num_blocks, max(1, batch_size // max(1, manifest.block_rows * here)) * here)
+    in_batch = min(manifest.num_blocks, batch_size, here * (1 + batch_size // max(1, here * manifest.block_rows)))
     batches = (window + 1) * batch_size * row
     least = max(here, in_batch) * block + batches
     if least > limit:
@@ -59,7 +59,8 @@ def working_set(
             f"{_mib(least)}, memory_limit is {_mib(limit)}: raise memory_limit=, or lower lanes=, batch_size= or "
             "prefetch_factor=, use more ranks, or shard with smaller blocks"
         )
-    wanted = max(2 * max(here, in_batch), in_batch + concurrency) * block
+    # Lanes are out of phase, so that few need their next block soon: what is in flight, and as much that has arrived.
+    wanted = (max(here, in_batch) + max(in_batch, 2 * concurrency)) * block
     return WorkingSet(min(wanted, limit - batches, manifest.num_bytes), batches)
 
 
