@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -33,11 +33,21 @@ def straight(adapter: Adapter, dataset: Any, mode: Mode, rows: int, **options: A
     return out
 
 
-def check_every_sample_once(adapter: Adapter, dataset: Any, mode: Mode, way: Way, epochs: int = 2) -> None:
+def resumed(adapter: Adapter, dataset: Any, mode: Mode, way: Way, state: dict[str, Any] | None, **options: Any) -> Job:
+    """A job that continues from the state of another, which it has to accept."""
+    try:
+        return Job(adapter, dataset, mode, way, state, **options)
+    except Exception as error:
+        raise AssertionError(f"the merged state of a job does not load: {error}") from error
+
+
+def check_every_sample_once(
+    adapter: Adapter, dataset: Any, mode: Mode, way: Way, epochs: int = 2, **options: Any
+) -> None:
     """Each epoch holds every sample exactly once, in an order of its own, at consecutive slots."""
     expected = [number for number in range(dataset.num_rows) if mode.kept(number)]
     orders = []
-    with Job(adapter, dataset, mode, way) as job:
+    with Job(adapter, dataset, mode, way, **options) as job:
         for _ in range(epochs):
             rows = delivered(job.epoch())
             samples = [sample for _, sample in rows]
@@ -77,7 +87,7 @@ def check_chain(adapter: Adapter, dataset: Any, mode: Mode, legs: Sequence[tuple
     found: Rows = []
     state = None
     for way, steps in legs:
-        with Job(adapter, dataset, mode, way, state, **options) as job:
+        with resumed(adapter, dataset, mode, way, state, **options) as job:
             if state is not None:
                 for now in job.states():
                     assert text(now) == text(state), "the state right after a load is another one"
@@ -103,7 +113,7 @@ def check_resume_anywhere(
     # The last state has nothing after it to compare with but what comes in the next epoch.
     rows = straight(adapter, dataset, mode, len(rows) + 5, **options)
     for done, state in states[::every] + states[-2:]:
-        with Job(adapter, dataset, mode, other, state, **options) as job:
+        with resumed(adapter, dataset, mode, other, state, **options) as job:
             found: Rows = []
             wanted = min(len(rows), done + 2 * other.step + 3) - done
             with suppress(StopIteration):
@@ -173,8 +183,3 @@ def refused(call: Any, *words: str) -> None:
             raise AssertionError(f"the error does not speak of {missing}: {error}") from error
         return
     raise AssertionError("was accepted")
-
-
-def legs_of(ways: Sequence[Way], steps: Sequence[int]) -> Iterator[tuple[Way, int]]:
-    """Ways and numbers of steps in turn."""
-    yield from zip(ways, steps, strict=True)

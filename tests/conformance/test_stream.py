@@ -65,6 +65,7 @@ def test_every_sample_comes_once_an_epoch(
     adapter: Adapter, rows: Callable[[int], Any], mode: Mode, size: int, way: Way
 ) -> None:
     check_every_sample_once(adapter, rows(size), mode, way)
+    check_every_sample_once(adapter, rows(size), mode, way, lanes=8)
 
 
 @pytest.mark.parametrize("mode", [EPOCHS, FILTER_EXACT], ids=str)
