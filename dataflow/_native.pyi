@@ -91,5 +91,30 @@ def row_permutation(n: int, key: int) -> npt.NDArray[np.int32]:
 def row_permutations(counts: npt.NDArray[np.int64], keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
     """Return `row_permutation` of each count and key, laid end to end, int32[sum(counts)]."""
 
+def receive(
+    descriptor: int, request: bytes, buffer: Memory, start: int, idle_seconds: float
+) -> tuple[int, int, int, bool, bytes]:
+    """Send an HTTP/1.1 request for a range, and receive the body of the reply straight into a buffer.
+
+    Only plain replies are understood: 206 with its length, at most that of ``buffer``, and a range from ``start`` on.
+    In the main thread signals are handled meanwhile, and what their handlers raise is raised here. Nothing else is: in
+    every case but success the connection is not to be used again.
+
+    Args:
+        descriptor: A connected socket, blocking or not.
+        request: All of the request.
+        buffer: Bytes, written; undefined unless the status is 206.
+        start: The first byte of the range that was asked for.
+        idle_seconds: The longest silence; above 0.
+
+    Returns:
+        status: 206: the body is in ``buffer``. 400 to 599: the server's error. 0: a reply that is not understood.
+            Negative: an errno, of which ETIMEDOUT is a silence, and ENODATA a connection that closed before the end.
+        length: Bytes of the body in ``buffer``.
+        received: Bytes of the reply that arrived, with its head; 0 means that the server may not have seen the request.
+        keep: Whether the connection is good for another request.
+        said: Of a server's error the reason, a newline, and up to 4096 bytes of the body as it was sent.
+    """
+
 def reuse_freed_memory() -> bool:
     """Let the process keep up to 512 MiB of freed memory for its next buffers; returns whether the allocator does."""

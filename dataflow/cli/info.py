@@ -55,14 +55,14 @@ def _costs(manifest: Manifest, ranks: int, batch_size: int, given: int | None) -
     from dataflow.cli.text import bytes_text
     from dataflow.pipeline.working_set import usual_block_bytes
     from dataflow.sampling.lanes import default_lanes
+    from dataflow.sampling.ranks import lanes_of_rank
 
     block = usual_block_bytes(manifest)
     lanes = given or default_lanes(manifest.num_blocks, block)
     # The ends of lanes cut blocks, and where ranks do not divide the lanes, those at two borders a rank are shared.
     reads = 1 + (lanes - 1) / max(1, manifest.num_blocks)
-    here = lanes // ranks
+    here = lanes_of_rank(lanes, ranks)
     if lanes % ranks:
-        here = min(lanes, -(-lanes // ranks) + 2)
         reads = min(reads + 2 * ranks / lanes, reads + ranks - 1)
     return {
         "  lanes": f"{lanes:,}, of which a rank reads {here:,}",

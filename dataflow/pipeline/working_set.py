@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from dataflow.dataset.manifest import Manifest
 from dataflow.errors import OptionError
+from dataflow.sampling.ranks import lanes_of_rank
 
 _MIB = 1 << 20
 
@@ -48,8 +49,7 @@ def working_set(
     """
     block = usual_block_bytes(manifest)
     row = manifest.num_bytes // max(1, manifest.num_rows)
-    # Where ranks do not divide the lanes, those at the two borders are read as well.
-    here = lanes // ranks if lanes % ranks == 0 else min(lanes, -(-lanes // ranks) + 2)
+    here = lanes_of_rank(lanes, ranks)
     in_batch = min(manifest.num_blocks, batch_size, here * (1 + batch_size // max(1, here * manifest.block_rows)))
     batches = (window + 1) * batch_size * row
     least = max(here, in_batch) * block + batches

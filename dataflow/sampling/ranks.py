@@ -33,6 +33,11 @@ def share(first: int, count: int, lanes: int, ranks: int, rank: int) -> Integers
     return np.sort(slots[by_lane[rank * count // ranks : (rank + 1) * count // ranks]])
 
 
+def lanes_of_rank(lanes: int, ranks: int) -> int:
+    """About how many lanes a rank reads: where ranks do not divide them, those at its two borders as well."""
+    return lanes // ranks if lanes % ranks == 0 else min(lanes, -(-lanes // ranks) + 2)
+
+
 def padded_share(first: int, count: int, lanes: int, ranks: int, rank: int) -> tuple[Integers, int]:
     """The share of a last batch, filled up so that all ranks get ceil(count / ranks) rows.
 

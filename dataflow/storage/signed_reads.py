@@ -1,29 +1,35 @@
 """Range reads of objects straight into their buffer, by URLs that the object client signs.
 
 The object client hands every body through its own runtime in small pieces, which costs about twice the processor time
-of the transfer itself. Range reads are nearly all that a loader does, so they go over the standard library's
-connections, in one copy from the socket. What cannot go this way (a proxy, a store or credentials without signed URLs,
-a server without ranges) raises `NotServed`, and the object client makes the read.
+of the transfer itself. Range reads are nearly all that a loader does, so over plain http each is one native call, with
+one copy from the socket. What cannot go this way (https, a proxy, a store or credentials without signed URLs, a server
+without ranges) raises `NotServed`, and the object client makes the read.
 """
 
 from __future__ import annotations
 
-import http.client
+import errno
 import os
-import ssl
+import socket
+import time
 import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import numpy as np
 
+from dataflow import _native
+
 __all__ = ["BrokenReplyError", "NotServed", "RefusedError", "SignedReads"]
 
+_NOT_UNDERSTOOD = 0
 _PARTIAL_CONTENT = 206
-_ERRORS = 400
-_MOST_SAID = 4096
 _MOST_IDLE = 256
+# Signatures are valid for longer; the range is not part of what is signed.
+_SIGNED_SECONDS = 300.0
+_MOST_SIGNED = 4096
 
 
 class NotServed(Exception):
@@ -48,6 +54,15 @@ class RefusedError(Exception):
         self.body = body
 
 
+@dataclass(frozen=True, slots=True)
+class _Signed:
+    """A signed request of one object, all but the range."""
+
+    host: str
+    port: int
+    request: bytes  # up to the value of the last header, Range
+
+
 class SignedReads:
     """Reads ranges over kept connections, from any thread and any process.
 
@@ -59,11 +74,12 @@ class SignedReads:
     def __init__(self, sign: Callable[[str], str], idle_seconds: float) -> None:
         self._sign = sign
         self._idle_seconds = idle_seconds
-        self._idle: list[http.client.HTTPConnection] = []
+        self._idle: list[socket.socket] = []
+        self._signed: dict[str, _Signed] = {}
+        self._signed_since = 0.0
         self._process = os.getpid()
         # A proxy is the object client's business.
         self._serves = not any(scheme in urllib.request.getproxies() for scheme in ("http", "https", "all"))
-        self._tls = ssl.create_default_context() if self._serves else None
 
     def read(self, path: str, start: int, length: int) -> memoryview:
         """The bytes from `start` on; fewer than `length` if the store says that it sends fewer.
@@ -75,67 +91,90 @@ class SignedReads:
         """
         if not self._serves:
             raise NotServed
-        try:
-            url = urlsplit(self._sign(path))
-        except Exception as error:
-            self._serves = False
-            raise NotServed from error
-        connection = self._connection(url.scheme, url.netloc)
-        try:
-            reply = self._request(connection, f"{url.path}?{url.query}", start, length)
-            if reply.status >= _ERRORS:
-                raise RefusedError(f"{reply.status} {reply.reason}", reply.read(_MOST_SAID).decode(errors="replace"))
-            if reply.status != _PARTIAL_CONTENT or reply.length is None:
-                raise NotServed
-            buffer = np.empty(min(reply.length, length), np.uint8).data
-            if reply.readinto(buffer) < len(buffer):
-                raise BrokenReplyError("the body ended early")
-            reply.close()
-        except (ssl.SSLCertVerificationError, http.client.InvalidURL) as error:
-            connection.close()
-            raise NotServed from error
-        except TimeoutError:
-            connection.close()
-            raise BrokenReplyError("nothing arrived in time") from None
-        except (OSError, http.client.HTTPException) as error:
-            connection.close()
-            raise BrokenReplyError(getattr(error, "strerror", None) or type(error).__name__) from None
-        except BaseException:
-            connection.close()
-            raise
-        if len(self._idle) < _MOST_IDLE and not reply.will_close and len(buffer) == length:
-            self._idle.append(connection)
-        else:
-            connection.close()
-        return buffer
-
-    def _request(
-        self, connection: http.client.HTTPConnection, target: str, start: int, length: int
-    ) -> http.client.HTTPResponse:
-        kept = connection.sock is not None
-        try:
-            return _send(connection, target, start, length)
-        except (ConnectionError, http.client.BadStatusLine):
+        signed = self._request(path)
+        request = b"%s%d-%d\r\n\r\n" % (signed.request, start, start + length - 1)
+        buffer = np.empty(length, np.uint8).data
+        kept = self._kept()
+        if kept is not None:
             # The store may have closed a kept connection meanwhile, which is no failure.
-            connection.close()
-            if not kept:
-                raise
-            return _send(connection, target, start, length)
+            with suppress(_ClosedBeforeReplyError):
+                return self._exchange(kept, request, start, buffer)
+        return self._exchange(self._connect(signed), request, start, buffer)
 
-    def _connection(self, scheme: str, place: str) -> http.client.HTTPConnection:
+    def _exchange(self, connection: socket.socket, request: bytes, start: int, buffer: memoryview) -> memoryview:
+        keep = False
+        try:
+            status, length, received, keep, said = _native.receive(
+                connection.fileno(), request, buffer, start, self._idle_seconds
+            )
+        finally:
+            if keep and len(self._idle) < _MOST_IDLE:
+                self._idle.append(connection)
+            else:
+                connection.close()
+        if status == _PARTIAL_CONTENT:
+            return buffer[:length]
+        if status == _NOT_UNDERSTOOD:
+            # Whoever answers so once will do so again.
+            self._serves = False
+            raise NotServed
+        if status > 0:
+            reason, _, body = said.decode(errors="replace").partition("\n")
+            raise RefusedError(f"{status} {reason}", body)
+        if received == 0 and status != -errno.ETIMEDOUT:
+            raise _ClosedBeforeReplyError(_reason(-status))
+        raise BrokenReplyError(_reason(-status))
+
+    def _request(self, path: str) -> _Signed:
+        # The time of day, as the store has it: a machine may have slept. All are dropped at once, which needs no lock.
+        if not 0 <= time.time() - self._signed_since < _SIGNED_SECONDS or len(self._signed) >= _MOST_SIGNED:
+            self._signed, self._signed_since = {}, time.time()
+        signed = self._signed.get(path)
+        if signed is None:
+            try:
+                signed = _split(self._sign(path))
+            except Exception as error:
+                self._serves = False
+                raise NotServed from error
+            self._signed[path] = signed
+        return signed
+
+    def _kept(self) -> socket.socket | None:
         if self._process != os.getpid():
-            # Connections that a fork brought along belong to the parent.
+            # Connections that a fork brought along belong to the parent, as far as they are not closed here.
             self._idle, self._process = [], os.getpid()
-        # All objects of a store are in one place.
+        # All objects of a store are in one place. The last one used is the least likely to have been closed.
         with suppress(IndexError):
             return self._idle.pop()
-        if scheme == "https":
-            return http.client.HTTPSConnection(place, timeout=self._idle_seconds, context=self._tls)
-        return http.client.HTTPConnection(place, timeout=self._idle_seconds)
+        return None
+
+    def _connect(self, signed: _Signed) -> socket.socket:
+        try:
+            connection = socket.create_connection((signed.host, signed.port), timeout=self._idle_seconds)
+        except TimeoutError:
+            raise BrokenReplyError(_reason(errno.ETIMEDOUT)) from None
+        except OSError as error:
+            raise BrokenReplyError(error.strerror or type(error).__name__) from None
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
 
 
-def _send(connection: http.client.HTTPConnection, target: str, start: int, length: int) -> http.client.HTTPResponse:
-    connection.putrequest("GET", target, skip_accept_encoding=True)
-    connection.putheader("Range", f"bytes={start}-{start + length - 1}")
-    connection.endheaders()
-    return connection.getresponse()
+class _ClosedBeforeReplyError(BrokenReplyError):
+    """Nothing of a reply had arrived."""
+
+
+def _split(signed_url: str) -> _Signed:
+    url = urlsplit(signed_url)
+    if url.scheme != "http" or not url.hostname or "@" in url.netloc:
+        # TLS in Python takes the interpreter's lock for every 16 KiB, so that the object client is the faster one.
+        raise ValueError(f"not read here: {url.scheme}")
+    request = f"GET {url.path}?{url.query} HTTP/1.1\r\nHost: {url.netloc}\r\nRange: bytes="
+    return _Signed(url.hostname, url.port or 80, request.encode("ascii"))
+
+
+def _reason(number: int) -> str:
+    if number == errno.ETIMEDOUT:
+        return "nothing arrived in time"
+    if number == errno.ENODATA:
+        return "the reply ended early"
+    return os.strerror(number)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from pyarrow import ipc
 
 from dataflow.storage import open_store
 from tests.cli.conftest import Run, picture
@@ -19,11 +17,6 @@ Write = Callable[[dict[str, bytes]], Path]
 def contents(url: str) -> dict[str, bytes]:
     store = open_store(url)
     return {entry.path: bytes(store.read_range(entry.path, 0, entry.size)) for entry in store.list()}
-
-
-def without_versions(manifest: bytes) -> pa.Table:
-    """A local manifest, without the times and inodes of its files."""
-    return ipc.open_file(manifest).read_all().drop_columns(["version"])
 
 
 def images() -> dict[str, bytes]:
@@ -41,11 +34,8 @@ def test_workers_do_not_change_a_byte(
             "shard", source, tmp_path / f"{workers}", "--workers", workers, "--block-mib", "0.02", "--shard-mib", "0.05"
         )
         found.append(contents(str(tmp_path / f"{workers}")))
-    manifests = [without_versions(files.pop("manifest.arrow")) for files in found]
     assert len(found[0]) > 2
     assert found[0] == found[1] == found[2]
-    assert manifests[0].equals(manifests[1], check_metadata=True)
-    assert manifests[0].equals(manifests[2], check_metadata=True)
 
 
 def test_on_s3_the_manifest_is_the_same_too(run: Run, write: Write, s3_url: str) -> None:
