@@ -59,8 +59,9 @@ def working_set(
             f"{_mib(least)}, memory_limit is {_mib(limit)}: raise memory_limit=, or lower lanes=, batch_size= or "
             "prefetch_factor=, use more ranks, or shard with smaller blocks"
         )
-    # Lanes are out of phase, so that few need their next block soon: what is in flight, and as much that has arrived.
-    wanted = (max(here, in_batch) + max(in_batch, 2 * concurrency)) * block
+    # Lanes are out of phase, so that few need their next block soon. More read-ahead than what is in flight would only
+    # take memory that was not touched before, which costs more than the copying.
+    wanted = (max(here, in_batch) + max(in_batch, concurrency)) * block
     return WorkingSet(min(wanted, limit - batches, manifest.num_bytes), batches)
 
 
