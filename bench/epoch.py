@@ -14,7 +14,7 @@ class Usage:
         self._start = perf_counter()
 
     def figures(self, samples: int, nbytes: int) -> dict[str, float]:
-        """Per second and per GB; `nbytes` were read."""
+        """Rates, and processor seconds, thousands of page faults and of context switches per GB of `nbytes`."""
         seconds = perf_counter() - self._start
         now, before = resource.getrusage(resource.RUSAGE_SELF), self._usage
         user, system = now.ru_utime - before.ru_utime, now.ru_stime - before.ru_stime
@@ -25,7 +25,7 @@ class Usage:
             "cpu": (user + system) / nbytes * 1e9,
             "user": user / nbytes * 1e9,
             "system": system / nbytes * 1e9,
-            "faults": (now.ru_minflt - before.ru_minflt) / nbytes * 1e9,
-            "switches": (now.ru_nvcsw - before.ru_nvcsw + now.ru_nivcsw - before.ru_nivcsw) / nbytes * 1e9,
+            "faults": (now.ru_minflt - before.ru_minflt) / nbytes * 1e6,
+            "switches": (now.ru_nvcsw - before.ru_nvcsw + now.ru_nivcsw - before.ru_nivcsw) / nbytes * 1e6,
             "peak_mb": now.ru_maxrss / 1e3,
         }

@@ -2,12 +2,11 @@
 
 nginx serves the dataset on loopback; every epoch runs in a fresh process, so that no connection is open. The bare
 client reads the same blocks in the loader's order, or ranges of 4 MiB, and drops the bodies; it is given the
-concurrency at which it was fastest in a first round.
+concurrency at which it was fastest in the median of some rounds before.
 """
 
 from __future__ import annotations
 
-import sys
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -20,18 +19,29 @@ from bench.raw_rows import warm, write_rows
 from bench.server import Delay, Nginx, s3_environment
 
 CONCURRENCIES = (4, 8, 16, 32, 64, 128)
+KINDS = {"blocks": "the same blocks", "wide": "4 MiB ranges"}
+FIGURES = {
+    "samples": "samples/s",
+    "mb": "MB/s",
+    "cpu": "CPU s/GB",
+    "system": "system s/GB",
+    "faults": "1000 faults/GB",
+    "switches": "1000 switches/GB",
+    "peak_mb": "MB peak",
+}
 TARGET = 0.9
 
 
 def main(
     gigabytes: Annotated[float, typer.Option(help="GiB of the dataset; it sets the size of its blocks.")] = 2,
     milliseconds: Annotated[int, typer.Option(help="Latency that is added to every request.")] = 0,
-    rounds: Annotated[int, typer.Option(help="Interleaved repeats.")] = 5,
+    rounds: Annotated[int, typer.Option(help="Interleaved repeats.")] = 7,
+    scouts: Annotated[int, typer.Option(help="Repeats that find the bare client's best concurrency.")] = 3,
     batch_size: Annotated[int, typer.Option(help="Rows of a batch.")] = 64,
     data: Annotated[Path, typer.Option(help="Where datasets are kept.")] = DATA,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures there.")] = None,
 ) -> None:
-    facts = provenance({"gigabytes": gigabytes, "milliseconds": milliseconds, "rounds": rounds, "batch": batch_size})
+    facts = provenance({"gigabytes": gigabytes, "milliseconds": milliseconds, "rounds": rounds, "scouts": scouts})
     name = f"rows-{gigabytes:g}"
     folder = write_rows(data / name, int(gigabytes * (1 << 30)))
     with ExitStack() as stack:
@@ -50,24 +60,21 @@ def main(
             warm(folder)
             return run_python("-m", "bench.loader_client", url, str(batch_size), environment=environment)
 
-        best: dict[str, int] = {}
-        for kind in ("blocks", "wide"):
-            found = {threads: bare(kind, threads)["samples"] for threads in CONCURRENCIES}
-            best[kind] = max(found, key=found.__getitem__)
-            print(f"bare client, {kind}, samples/s", {n: round(s) for n, s in found.items()}, file=sys.stderr)
-        contenders = {kind: partial(bare, kind, threads) for kind, threads in best.items()}
-        results = interleave({"loader": loader, **contenders}, rounds)
+        tried = {(kind, threads): partial(bare, kind, threads) for kind in KINDS for threads in CONCURRENCIES}
+        found = interleave(tried, scouts)
+        rates = {key: Spread.of(run["samples"] for run in runs).median for key, runs in found.items()}
+        best = {kind: max(CONCURRENCIES, key=lambda threads: rates[kind, threads]) for kind in KINDS}
+        results = interleave({"loader": loader, **{kind: tried[kind, best[kind]] for kind in KINDS}}, rounds)
     rows = []
-    for name, figures in results.items():
-        label = name if name == "loader" else f"bare client, {name} x {best[name]}"
-        for figure, unit in (("samples", "samples/s"), ("mb", "MB/s"), ("cpu", "CPU s/GB"), ("system", "system s/GB")):
-            rows.append(Row(f"{label}", Spread.of(run[figure] for run in figures), unit))
-        rows.append(Row(label, Spread.of(run["faults"] / 1e3 for run in figures), "1000 faults/GB"))
-        rows.append(Row(label, Spread.of(run["switches"] / 1e3 for run in figures), "1000 switches/GB"))
-        rows.append(Row(label, Spread.of(run["peak_mb"] for run in figures), "MB peak"))
-    for kind in best:
+    for kind in KINDS:
+        tries = ", ".join(f"{rates[kind, threads]:,.0f} x {threads}" for threads in CONCURRENCIES)
+        print(f"bare client, {KINDS[kind]}: samples/s x threads: {tries}")
+    for name, runs in results.items():
+        label = "loader" if name == "loader" else f"bare client, {KINDS[name]}, {best[name]} threads"
+        rows += [Row(label, Spread.of(run[figure] for run in runs), unit) for figure, unit in FIGURES.items()]
+    for kind in KINDS:
         ratio = ratios(results["loader"], results[kind], "samples")
-        rows.append(Row.at_least(f"loader / bare client, {kind}", ratio, "x", TARGET))
+        rows.append(Row.at_least(f"loader / bare client, {KINDS[kind]}", ratio, "x", TARGET))
     show("A cold epoch from an object store", rows, facts, json_file)
 
 
