@@ -78,4 +78,40 @@ std::vector<Buffer> buffers_of(nb::handle sequence, const char* name) {
     return buffers;
 }
 
+Scalar scalar_of(nb::handle fill, Element element) {
+    Scalar scalar{};
+    auto* bytes = reinterpret_cast<char*>(scalar.data());
+    if (element.kind == Kind::real) {
+        const double value = PyFloat_AsDouble(fill.ptr());
+        if (value == -1.0 && PyErr_Occurred() != nullptr) throw nb::python_error();
+        const int failed = element.size == 2   ? PyFloat_Pack2(value, bytes, 1)
+                           : element.size == 4 ? PyFloat_Pack4(value, bytes, 1)
+                                               : PyFloat_Pack8(value, bytes, 1);
+        if (failed != 0) throw nb::python_error();
+        return scalar;
+    }
+    // Integers: the value as 64 bits, which must survive being cut to the size of an element.
+    const nb::object integer = nb::steal(PyNumber_Index(fill.ptr()));
+    if (!integer.is_valid()) throw nb::python_error();
+    int overflow = 0;
+    const long long value = PyLong_AsLongLongAndOverflow(integer.ptr(), &overflow);
+    const int bits = element.size * 8;
+    bool fits = overflow == 0;
+    std::uint64_t pattern = static_cast<std::uint64_t>(value);
+    if (element.kind == Kind::signed_integer) {
+        fits = fits && (bits == 64 || (value >= -(1LL << (bits - 1)) && value < (1LL << (bits - 1))));
+    } else if (element.kind == Kind::boolean) {
+        fits = fits && (value == 0 || value == 1);
+    } else if (overflow > 0 && bits == 64) {
+        pattern = PyLong_AsUnsignedLongLong(integer.ptr());
+        fits = PyErr_Occurred() == nullptr;
+        PyErr_Clear();
+    } else {
+        fits = fits && value >= 0 && (bits == 64 || value < (1LL << bits));
+    }
+    if (!fits) throw nb::value_error(("fill does not fit " + element.name()).c_str());
+    std::memcpy(bytes, &pattern, sizeof pattern);
+    return scalar;
+}
+
 }  // namespace dataflow

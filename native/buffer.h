@@ -40,4 +40,7 @@ Buffer vector_of(Element element, nanobind::handle object, const char* name, Buf
 // One buffer for each item of a list or tuple.
 std::vector<Buffer> buffers_of(nanobind::handle sequence, const char* name);
 
+// A number as one element of that type, to fill with. Throws ValueError when it does not fit.
+Scalar scalar_of(nanobind::handle fill, Element element);
+
 }  // namespace dataflow

@@ -1,6 +1,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -11,6 +12,7 @@
 #include "gather.h"
 #include "memory.h"
 #include "order.h"
+#include "receive.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -93,42 +95,6 @@ void check_gatherable(const Values& values, const Buffer& out, std::int64_t posi
     if (out.dimensions() < 1 || out.extent(0) != positions) {
         value_error("out must have " + std::to_string(positions) + " rows, one for each position");
     }
-}
-
-Scalar scalar_of(nb::handle fill, Element element) {
-    Scalar scalar{};
-    auto* bytes = reinterpret_cast<char*>(scalar.data());
-    if (element.kind == Kind::real) {
-        const double value = PyFloat_AsDouble(fill.ptr());
-        if (value == -1.0 && PyErr_Occurred() != nullptr) throw nb::python_error();
-        const int failed = element.size == 2   ? PyFloat_Pack2(value, bytes, 1)
-                           : element.size == 4 ? PyFloat_Pack4(value, bytes, 1)
-                                               : PyFloat_Pack8(value, bytes, 1);
-        if (failed != 0) throw nb::python_error();
-        return scalar;
-    }
-    // Integers: the value as 64 bits, which must survive being cut to the size of an element.
-    const nb::object integer = nb::steal(PyNumber_Index(fill.ptr()));
-    if (!integer.is_valid()) throw nb::python_error();
-    int overflow = 0;
-    const long long value = PyLong_AsLongLongAndOverflow(integer.ptr(), &overflow);
-    const int bits = element.size * 8;
-    bool fits = overflow == 0;
-    std::uint64_t pattern = static_cast<std::uint64_t>(value);
-    if (element.kind == Kind::signed_integer) {
-        fits = fits && (bits == 64 || (value >= -(1LL << (bits - 1)) && value < (1LL << (bits - 1))));
-    } else if (element.kind == Kind::boolean) {
-        fits = fits && (value == 0 || value == 1);
-    } else if (overflow > 0 && bits == 64) {
-        pattern = PyLong_AsUnsignedLongLong(integer.ptr());
-        fits = PyErr_Occurred() == nullptr;
-        PyErr_Clear();
-    } else {
-        fits = fits && value >= 0 && (bits == 64 || value < (1LL << bits));
-    }
-    if (!fits) value_error("fill does not fit " + element.name());
-    std::memcpy(bytes, &pattern, sizeof pattern);
-    return scalar;
 }
 
 void gather_ragged_binding(nb::handle values, nb::handle offsets, nb::handle block, nb::handle row, nb::handle out,
@@ -263,6 +229,25 @@ Vector<std::int32_t> row_permutations_binding(nb::handle counts, nb::handle keys
     return permute_rows(count_values, key_values);
 }
 
+nb::tuple receive_binding(int descriptor, nb::bytes request, nb::handle buffer, std::int64_t start, double idle_seconds) {
+    const Buffer target(buffer, "buffer", Buffer::Access::write);
+    if (target.element().size != 1) type_error("buffer must be bytes, not " + target.element().name());
+    if (!(idle_seconds > 0) || !std::isfinite(idle_seconds)) value_error("idle_seconds must be above 0 and finite");
+    Reply reply;
+    {
+        nb::gil_scoped_release released;
+        reply = receive(descriptor, {request.c_str(), request.size()},
+                        {target.data(), static_cast<std::size_t>(target.length())}, start, idle_seconds, [] {
+                            nb::gil_scoped_acquire held;
+                            return PyErr_CheckSignals() != 0;
+                        });
+    }
+    // A signal's handler has raised.
+    if (PyErr_Occurred() != nullptr) throw nb::python_error();
+    return nb::make_tuple(reply.status, reply.length, reply.received, reply.kept,
+                          nb::bytes(reply.said.data(), reply.said.size()));
+}
+
 }  // namespace
 }  // namespace dataflow
 
@@ -280,5 +265,6 @@ NB_MODULE(_native, module) {
     module.def("unpermute", &dataflow::permute_binding<dataflow::unpermute>, "images"_a, "n"_a, "key"_a);
     module.def("row_permutation", &dataflow::row_permutation_binding, "n"_a, "key"_a);
     module.def("row_permutations", &dataflow::row_permutations_binding, "counts"_a, "keys"_a);
+    module.def("receive", &dataflow::receive_binding, "descriptor"_a, "request"_a, "buffer"_a, "start"_a, "idle_seconds"_a);
     module.def("reuse_freed_memory", &dataflow::reuse_freed_memory);
 }
