@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import secrets
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from dataflow.storage import open_store
+from dataflow.storage import open_store, signed_reads
 from dataflow.storage.signed_reads import BrokenReplyError, NotServed, RefusedError, SignedReads
 from tests.servers.proxy import FaultProxy
 
@@ -39,6 +40,20 @@ def test_without_signed_urls_the_object_client_reads() -> None:
         reads.read("x", 0, 1)
 
 
+def test_https_is_left_to_the_object_client() -> None:
+    reads = SignedReads(lambda path: f"https://127.0.0.1:1/{path}?signature", 1.0)
+    with pytest.raises(NotServed):
+        reads.read("x", 0, 1)
+
+
+def test_nobody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    reads = SignedReads(lambda path: f"http://127.0.0.1:{port}/{path}?signature", 1.0)
+    with pytest.raises(BrokenReplyError, match="refused"):
+        reads.read("x", 0, 1)
+
+
 class OddStore(BaseHTTPRequestHandler):
     """Replies that are not what was asked for; closes every connection after its reply without saying so."""
 
@@ -48,12 +63,15 @@ class OddStore(BaseHTTPRequestHandler):
         status, body, announced = {
             "/whole": (200, DATA, len(DATA)),
             "/part": (206, b"0123456789", 10),
+            "/more": (206, DATA, len(DATA)),
             "/fewer": (206, b"0123", 4),
             "/broken": (206, b"0123", 10),
             "/refused": (403, b"<Code>AccessDenied</Code>", 25),
         }[self.path.partition("?")[0]]
         self.send_response(status)
         self.send_header("Content-Length", str(announced))
+        if status == 206:
+            self.send_header("Content-Range", f"bytes 0-{announced - 1}/{len(DATA)}")
         self.end_headers()
         self.wfile.write(body)
         self.close_connection = True
@@ -74,6 +92,48 @@ def odd_store() -> Iterator[SignedReads]:
 def test_a_store_without_ranges_is_not_served(odd_store: SignedReads) -> None:
     with pytest.raises(NotServed):
         odd_store.read("whole", 0, 10)
+    with pytest.raises(NotServed):
+        odd_store.read("part", 0, 10)  # not asked again
+
+
+@pytest.mark.parametrize(("path", "start"), [("part", 5), ("more", 0)])
+def test_another_range_than_asked_for_is_not_served(odd_store: SignedReads, path: str, start: int) -> None:
+    with pytest.raises(NotServed):
+        odd_store.read(path, start, 10)
+
+
+def test_a_signature_serves_many_reads_of_an_object(odd_store: SignedReads) -> None:
+    signed: list[str] = []
+    sign = odd_store._sign
+
+    def counted(path: str) -> str:
+        signed.append(path)
+        return sign(path)
+
+    odd_store._sign = counted
+    for path in ("part", "fewer", "part", "part", "fewer"):
+        odd_store.read(path, 0, 10)
+    assert signed == ["part", "fewer"]
+
+
+def test_old_signatures_are_renewed_and_their_number_is_bounded(
+    odd_store: SignedReads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signed: list[str] = []
+    sign = odd_store._sign
+
+    def counted(path: str) -> str:
+        signed.append(path)
+        return sign(path.rstrip("0123456789"))
+
+    odd_store._sign = counted
+    monkeypatch.setattr(signed_reads, "_MOST_SIGNED", 3)
+    for number in range(7):
+        odd_store.read(f"part{number}", 0, 10)
+        assert len(odd_store._signed) <= 3
+    monkeypatch.setattr(signed_reads, "_SIGNED_SECONDS", 0.0)
+    odd_store.read("part6", 0, 10)
+    assert signed == [f"part{number}" for number in (0, 1, 2, 3, 4, 5, 6, 6)]
 
 
 def test_a_kept_connection_that_the_store_closed_is_no_failure(odd_store: SignedReads) -> None:
