@@ -89,6 +89,8 @@ def with_retries(
     # The first attempt stays clear of the retry machinery: nearly all reads end here.
     try:
         return operation()
+    except (AttributeError, NameError, AssertionError):
+        raise  # a defect of ours, which no further attempt mends
     except Exception as error:
         first_error = error
     return _try_again(operation, action, explain, policy, renew, first_error, started)
