@@ -9,8 +9,9 @@ from typing import Any
 import torch
 import torch.utils.data
 
-from dataflow.dataset import Dataset
+from dataflow.dataset import Dataset, Manifest
 from dataflow.errors import DataflowError, OptionError, StateError
+from dataflow.pipeline.arguments import check_numbers, check_unsupported
 from dataflow.pipeline.assemble import BatchForm
 from dataflow.pipeline.build import PipelineRules, build, split_at_last_filter
 from dataflow.pipeline.clocks import Clocks
@@ -24,7 +25,6 @@ from dataflow.pipeline.rank import find_rank, local_ranks
 from dataflow.pipeline.report import report, stats
 from dataflow.pipeline.resources import available_cpus, available_memory
 from dataflow.pipeline.working_set import WorkingSet, usual_block_bytes, working_set
-from dataflow.sampling.keys import key
 from dataflow.sampling.lanes import default_lanes
 from dataflow.sampling.layout import BlockLayout
 from dataflow.sampling.state import StreamState, pipeline_fingerprint
@@ -107,33 +107,27 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
                 f"DataLoader reads datasets from dataflow.open(), not {type(dataset).__name__}: "
                 "for other datasets use torch.utils.data.DataLoader"
             )
-        unsupported = {
-            "sampler": (sampler, "the order is computed: use shuffle= and seed="),
-            "batch_sampler": (batch_sampler, "use batch_size="),
-            "worker_init_fn": (worker_init_fn, "workers are threads of this process"),
-            "multiprocessing_context": (multiprocessing_context, "workers are threads of this process"),
-            "generator": (generator, "use seed="),
-        }
-        for name, (value, remedy) in unsupported.items():
-            if value is not None:
-                raise OptionError(f"{name}= does not go with a dataflow dataset: {remedy}")
-        optional = {
-            "lanes": lanes,
-            "steps_per_epoch": steps_per_epoch,
-            "prefetch_factor": prefetch_factor,
-            "memory_limit": memory_limit,
-        }
-        given = {name: value for name, value in optional.items() if value is not None}
-        for name, value in ({"batch_size": batch_size, "epochs": epochs} | given).items():
-            if type(value) is not int or value < 1:
-                raise OptionError(f"{name}={value!r}: give a positive integer")
-        if num_workers is not None and (type(num_workers) is not int or num_workers < 0):
-            raise OptionError(f"num_workers={num_workers!r}: give a number of threads, 0 for none")
-        if timeout < 0:
-            raise OptionError(f"timeout={timeout!r}: give seconds, 0 to wait for ever")
-        if type(seed) is not int:
-            raise OptionError(f"seed={seed!r}: give an integer, the same on all ranks")
-        key(seed)
+        check_unsupported(
+            {
+                "sampler": sampler,
+                "batch_sampler": batch_sampler,
+                "worker_init_fn": worker_init_fn,
+                "multiprocessing_context": multiprocessing_context,
+                "generator": generator,
+            }
+        )
+        check_numbers(
+            required={"batch_size": batch_size, "epochs": epochs},
+            optional={
+                "lanes": lanes,
+                "steps_per_epoch": steps_per_epoch,
+                "prefetch_factor": prefetch_factor,
+                "memory_limit": memory_limit,
+            },
+            num_workers=num_workers,
+            timeout=timeout,
+            seed=seed,
+        )
         super().__init__(
             dataset,  # type: ignore[arg-type]
             batch_size=batch_size,
@@ -161,18 +155,18 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         coordinate = find_rank(rank, world_size, mesh)
         self._batches = BatchRules(int(batch_size or 1), coordinate.rank, coordinate.ranks, drop_last)
         self._given_lanes = lanes
-        manifest = dataset.manifest
-        chosen = lanes or default_lanes(manifest.num_blocks, usual_block_bytes(manifest))
+        self._manifest = dataset.manifest
+        chosen = lanes or default_lanes(self._manifest.num_blocks, usual_block_bytes(self._manifest))
         self._lanes = chosen if self.shuffle else 1
-        self._layout = BlockLayout.of(manifest.rows)
         self._epochs = Epochs(
-            manifest.num_rows, dataset.one_to_one, end == "exact", self._batches, steps_per_epoch, epochs
+            self._manifest.num_rows, dataset.one_to_one, end == "exact", self._batches, steps_per_epoch, epochs
         )
         check_end(self._epochs, end, agree)
         warn_of_narrow_lanes(self._lanes, self._batches.ranks)
         self._memory = memory_limit or int(available_memory() * _MEMORY_SHARE / local_ranks())
         self._working_set = self._measure()
         self._position = Position(self._epochs)
+        self._prefix_epoch = 0
         self._running: weakref.ref[Iteration] | None = None
         self._last: Pipeline | None = None
 
@@ -197,6 +191,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         Raises:
             TypeError: Lanes drop samples, so that only reading tells.
         """
+        self._drop_prefix()
         length = self._epochs.length()
         if length is None:
             raise TypeError(
@@ -210,6 +205,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         if previous is not None:
             previous.close()
         start = self._position.begin()
+        self._drop_prefix()
         rules = self._rules()
         self._last = build(rules, start, self._epochs.extent(start.slots), Clocks())
         exact = None
@@ -239,22 +235,31 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         """
         now = self._position.now
         cursors = None if self._epochs.one_to_one else now.cursors
-        fingerprint = self._dataset.manifest.fingerprint
+        self._drop_prefix()
         return StreamState(
-            fingerprint, self._fingerprint(self._lanes), self.seed, self._lanes, now.epoch, now.slots, cursors
+            self._manifest.fingerprint,
+            self._fingerprint(self._lanes),
+            self.seed,
+            self._lanes,
+            now.epoch,
+            now.slots,
+            cursors,
         ).to_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from a state, on any number of ranks and with any batch size; takes effect at the next `iter()`.
 
+        Where shards were added to the dataset since, the epoch goes on over those that it had, and the next one has
+        all; a stream with `steps_per_epoch` stays with those that it began with.
+
         Raises:
             StateError: The state is of another dataset, pipeline or seed, or of one rank where all are needed.
         """
         state = StreamState.from_dict(state_dict)
-        manifest = self._dataset.manifest
-        if state.dataset != manifest.fingerprint:
+        manifest = self._dataset.manifest.prefix(state.dataset)
+        if manifest is None:
             raise StateError(
-                f"the state is of dataset {state.dataset}, {manifest.url} is {manifest.fingerprint}: "
+                f"the state is of dataset {state.dataset}, {self._manifest.url} is {self._manifest.fingerprint}: "
                 "open the dataset that the state was taken from"
             )
         if self._given_lanes is not None and state.lanes != self._given_lanes:
@@ -269,9 +274,9 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         if state.seed != self.seed:
             raise StateError(f"the state has seed={state.seed}, this loader seed={self.seed}: give the same")
         state.check_complete()
-        if state.lanes != self._lanes:
-            self._lanes = state.lanes
-            self._working_set = self._measure()
+        self._lanes = state.lanes
+        self._use(manifest)
+        self._prefix_epoch = state.epoch
         self._position.load(Mark(state.epoch, state.slots, dict(state.cursors or {})))
 
     def stats(self) -> dict[str, Any]:
@@ -284,6 +289,17 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
     def report(self) -> str:
         """The figures of `stats` as text: a table, and what the consumer waited for."""
         return report(self.stats())
+
+    def _use(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        self._epochs.num_rows = manifest.num_rows
+        self._working_set = self._measure()
+
+    def _drop_prefix(self) -> None:
+        """Take in shards that were added to the dataset, once the epoch of a state that did not have them is over."""
+        grown = self._manifest.num_shards < self._dataset.manifest.num_shards
+        if grown and self._epochs.steps is None and self._position.now.epoch != self._prefix_epoch:
+            self._use(self._dataset.manifest)
 
     def _rules(self) -> PipelineRules:
         dataset = self._dataset
@@ -298,10 +314,10 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             bool(self.pin_memory and torch.cuda.is_available()),
         )
         return PipelineRules(
-            dataset.manifest,
+            self._manifest,
             dataset.store,
             dataset.stages,
-            StreamRules(self._layout, self.seed, "", self._lanes, self.shuffle),
+            StreamRules(BlockLayout.of(self._manifest.rows), self.seed, "", self._lanes, self.shuffle),
             self._batches,
             self._epochs.exact,
             form,
@@ -312,7 +328,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
 
     def _measure(self) -> WorkingSet:
         return working_set(
-            self._dataset.manifest,
+            self._manifest,
             lanes=self._lanes,
             ranks=self._batches.ranks,
             batch_size=self._batches.batch_size,

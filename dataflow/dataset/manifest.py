@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cached_property
 from typing import Any
 
@@ -87,6 +88,22 @@ class Manifest:
         if not 0 <= num_shards <= self.num_shards:
             raise IndexError(f"{self.url} has {self.num_shards} shards, not {num_shards}")
         return (NO_CHAIN if num_shards == 0 else bytes(self._chains[num_shards - 1])).hex()
+
+    def prefix(self, fingerprint: str) -> Manifest | None:
+        """The first shards of the dataset that have this fingerprint together; None if there are no such."""
+        wanted = np.frombuffer(bytes.fromhex(fingerprint), self._chains.dtype) if len(fingerprint) == 32 else None
+        found = np.flatnonzero(self._chains == wanted) if wanted is not None else np.empty(0, np.int64)
+        if len(found) == 0:
+            return None
+        shards = int(found[0]) + 1
+        blocks = int(self.first_blocks[shards])
+        part = copy(self)
+        part.__dict__.pop("fingerprint", None)
+        part.num_shards, part.num_blocks = shards, blocks
+        part.rows, part.starts, part.lengths = self.rows[:blocks], self.starts[:blocks], self.lengths[:blocks]
+        part.first_rows, part.first_blocks = self.first_rows[:blocks], self.first_blocks[: shards + 1]
+        part.num_rows, part.num_bytes = int(part.rows.sum()), int(part.lengths.sum())
+        return part
 
     def checksum(self, block: int) -> bytes:
         """xxh3-128 digest (16 bytes) of a block."""
