@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.conformance.adapter import Adapter
 from tests.conformance.checks import check_equal_steps, check_every_sample_once, refused
@@ -32,15 +34,19 @@ def test_all_ranks_take_equal_steps(
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("mode", [EPOCHS, ENDLESS, FILTER, FILTER_EXACT], ids=str)
-@pytest.mark.parametrize("size", [*range(1, 20), 36, 37, 71, 100, 180])
-def test_all_ranks_take_equal_steps_for_any_sizes(
-    adapter: Adapter, rows: Callable[[int], Any], mode: Mode, size: int
-) -> None:
-    for ranks in (1, 2, 3, 4, 5, 7, 8, 9, 16):
-        for batch in (1, 3, 8):
-            for lanes in (None, 8, 24):
-                check_equal_steps(adapter, rows(size), mode, Way(ranks, batch), lanes=lanes)
+def test_all_ranks_take_equal_steps_for_any_sizes(adapter: Adapter, rows: Callable[[int], Any]) -> None:
+    @settings(max_examples=600, deadline=None)
+    @given(
+        mode=st.sampled_from([EPOCHS, ENDLESS, FILTER, FILTER_EXACT]),
+        size=st.one_of(st.integers(1, 20), st.sampled_from([36, 37, 71, 100, 180])),
+        ranks=st.integers(1, 16),
+        batch=st.integers(1, 9),
+        lanes=st.sampled_from([None, 1, 5, 8, 24]),
+    )
+    def check(mode: Mode, size: int, ranks: int, batch: int, lanes: int | None) -> None:
+        check_equal_steps(adapter, rows(size), mode, Way(ranks, batch), lanes=lanes)
+
+    check()
 
 
 @pytest.mark.parametrize("ranks", [1, 4])

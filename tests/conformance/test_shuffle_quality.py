@@ -7,7 +7,8 @@ Three figures of an order of rows that belong to classes:
 - chi-square of position against value: both in 16 ranges, so that a drift of the order through the data shows.
 
 Two kinds of data. *Shuffled when written* (what `dataflow shard` does): classes are spread over blocks, and the order
-has to be a true shuffle, within five standard deviations of 60 simulated ones. *Sorted by class and kept in order*: rows of a block have one class and come within lanes x rows-of-a-block slots, so that no order that reads every block
+has to be a true shuffle, within five standard deviations of 60 simulated ones. *Sorted by class and kept in order*: the
+rows of a block have one class and come within lanes x rows-of-a-block slots, so that no order which reads every block
 once, into bounded memory, is a true permutation. There the bound is a buffer of as many rows that is filled with blocks
 in truly random order, mixed, and emptied, simulated too; and nine tenths of the classes that a true permutation shows.
 The identity has to fail every figure. All orders come from fixed seeds: nothing is left to chance when the tests run.
