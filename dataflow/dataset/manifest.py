@@ -91,6 +91,8 @@ class Manifest:
 
     def prefix(self, fingerprint: str) -> Manifest | None:
         """The first shards of the dataset that have this fingerprint together; None if there are no such."""
+        if fingerprint == self.fingerprint:
+            return self
         wanted = np.frombuffer(bytes.fromhex(fingerprint), self._chains.dtype) if len(fingerprint) == 32 else None
         found = np.flatnonzero(self._chains == wanted) if wanted is not None else np.empty(0, np.int64)
         if len(found) == 0:

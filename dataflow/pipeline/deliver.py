@@ -116,6 +116,8 @@ class Pipeline:
 
     def close(self) -> None:
         """End all threads; may be called often, from any thread."""
+        if self._pid != os.getpid():
+            return  # a fork brought no threads along, but maybe locks that one of them held
         with self._room:
             self._stopped = True
             self._planned.clear()
@@ -125,8 +127,6 @@ class Pipeline:
         self.fetcher.stop()
         if self.lanes is not None:
             self.lanes.stop()
-        if self._pid != os.getpid():
-            return
         # A read that hangs ends by its own timeout; it is not worth the user's time to wait for it.
         deadline = perf_counter() + _CLOSE_SECONDS
         for thread in (*self._threads, *self.fetcher.threads):
