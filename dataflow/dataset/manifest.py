@@ -93,8 +93,11 @@ class Manifest:
         """The first shards of the dataset that have this fingerprint together; None if there are no such."""
         if fingerprint == self.fingerprint:
             return self
-        wanted = np.frombuffer(bytes.fromhex(fingerprint), self._chains.dtype) if len(fingerprint) == 32 else None
-        found = np.flatnonzero(self._chains == wanted) if wanted is not None else np.empty(0, np.int64)
+        try:
+            wanted = np.frombuffer(bytes.fromhex(fingerprint), self._chains.dtype)
+        except ValueError:  # not the fingerprint of anything
+            return None
+        found = np.flatnonzero(self._chains == wanted)
         if len(found) == 0:
             return None
         shards = int(found[0]) + 1
