@@ -94,7 +94,7 @@ class Manifest:
         if fingerprint == self.fingerprint:
             return self
         try:
-            wanted = np.frombuffer(bytes.fromhex(fingerprint), self._chains.dtype)
+            (wanted,) = np.frombuffer(bytes.fromhex(fingerprint), self._chains.dtype)
         except ValueError:  # not the fingerprint of anything
             return None
         found = np.flatnonzero(self._chains == wanted)
