@@ -125,6 +125,22 @@ def test_columns_that_are_not_there_are_refused(dataset: dataflow.Dataset) -> No
         dataset.filter(lambda one, two, three: True)
 
 
+@pytest.mark.parametrize("name", ["sample_id", "slot", "valid"])
+def test_columns_with_names_of_our_own_are_refused(tmp_path: Path, dataset: dataflow.Dataset, name: str) -> None:
+    """They would be lost in the batch."""
+    with dataflow.ShardWriter(str(tmp_path / "x")) as writer:
+        writer.write({"number": 1, name: 7})
+    own = dataflow.open(str(tmp_path / "x"))
+    with pytest.raises(OptionError, match=name):
+        dataflow.DataLoader(own)
+    assert next(iter(dataflow.DataLoader(own.select("number"))))["number"].tolist() == [1]
+    renamed = own.map(lambda sample: {"number": sample["number"], "mine": sample[name]})
+    assert next(iter(dataflow.DataLoader(renamed)))["mine"].tolist() == [7]
+    loader = dataflow.DataLoader(dataset.map(lambda sample: {**sample, name: 7}))
+    with pytest.raises(DataflowError, match=name):
+        next(iter(loader))
+
+
 @pytest.mark.parametrize(
     ("options", "length"),
     [

@@ -233,3 +233,26 @@ def test_sparse_placement_of_many_blocks_finds_every_sample_again(shuffle: bool)
         row = int(order.row_permutation(block)[offset])
         assert order.position(block, row) == position
         assert pairs(*order.samples(position, position + 1)) == [(block, row)]
+
+
+@pytest.mark.parametrize("sparse_from", [10**6, 10**7])
+def test_dl24_slots_beyond_32_and_40_bits(monkeypatch: pytest.MonkeyPatch, sparse_from: int) -> None:
+    """A million blocks of a million rows, and some others: nothing is counted in 32 bits."""
+    monkeypatch.setattr(order_module, "_SPARSE_FROM_BLOCKS", sparse_from)
+    rows = np.full(10**6, 10**6, np.int32)
+    rows[::1000] = np.arange(1000)
+    lanes = 1024
+    stream = Stream(StreamRules(BlockLayout.of(rows), 3, "", lanes, True), 0)
+    num_rows = int(rows.sum(dtype=np.int64))
+    assert stream.num_rows == num_rows > 2**39
+    slots = np.array([0, 2**31, 2**32 + 5, 2**39, num_rows - 1, num_rows, 3 * num_rows + 2**33], np.int64)
+    located = stream.locate(slots)
+    assert located.epoch.tolist() == [0, 0, 0, 0, 0, 1, 3]
+    assert (located.offset < rows[located.block]).all()
+    for at in (1, 3, 6):
+        slot, epoch, block = int(slots[at]), int(located.epoch[at]), int(located.block[at])
+        row = int(stream.row_permutation(epoch, block)[located.offset[at]])
+        position = stream.order(epoch).position(block, row)
+        assert slot_of_position(position, num_rows, lanes) + epoch * num_rows == slot
+        visit = next(stream.visits(slot % lanes, slot // lanes))
+        assert (visit.epoch, visit.block, visit.first) == (epoch, block, int(located.offset[at]))
