@@ -11,7 +11,7 @@ import torch.utils.data
 
 from dataflow.dataset import Dataset, Manifest
 from dataflow.errors import DataflowError, OptionError, StateError
-from dataflow.pipeline.arguments import check_numbers, check_unsupported
+from dataflow.pipeline.arguments import check_kinds, check_numbers, check_unsupported
 from dataflow.pipeline.assemble import BatchForm
 from dataflow.pipeline.build import PipelineRules, build, split_at_last_filter
 from dataflow.pipeline.clocks import Clocks
@@ -128,6 +128,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             timeout=timeout,
             seed=seed,
         )
+        check_kinds(collate_fn=collate_fn, agree=agree, pad=pad)
         super().__init__(
             dataset,  # type: ignore[arg-type]
             batch_size=batch_size,
@@ -212,7 +213,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         if self._epochs.exact and not self._epochs.one_to_one:
             filler = Filler(self._dataset, rules.form, self.seed, start.epoch)
             agree = self._agree if self.world_size > 1 else None
-            exact = ExactEnd(self._lanes, self._epochs.num_rows, agree, filler)
+            exact = ExactEnd(self._lanes, self._epochs.num_rows, self._dataset.filters, agree, filler)
         iteration = Iteration(
             self._last,
             self._position,
@@ -317,13 +318,14 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             self._manifest,
             dataset.store,
             dataset.stages,
+            dataset.filters,
             StreamRules(BlockLayout.of(self._manifest.rows), self.seed, "", self._lanes, self.shuffle),
             self._batches,
             self._epochs.exact,
             form,
             self.num_workers,
             self._window,
-            self._working_set.blocks,
+            self._working_set,
         )
 
     def _measure(self) -> WorkingSet:

@@ -96,7 +96,12 @@ class Dataset:
     @property
     def one_to_one(self) -> bool:
         """Whether every stored row gives one sample."""
-        return not any(isinstance(stage, Filter) for stage in self.stages)
+        return not self.filters
+
+    @property
+    def filters(self) -> str:
+        """The names of the filters, for messages; empty where there are none."""
+        return " and ".join(repr(stage.name) for stage in self.stages if isinstance(stage, Filter))
 
     @cached_property
     def store(self) -> Store:

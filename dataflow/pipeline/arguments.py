@@ -54,3 +54,16 @@ def check_numbers(
     if type(seed) is not int:
         raise OptionError(f"seed={seed!r}: give an integer, the same on all ranks")
     key(seed)
+
+
+def check_kinds(*, collate_fn: Any, agree: Any, pad: Any) -> None:
+    """Check what has to be callable or a mapping, before it is needed in the midst of an epoch.
+
+    Raises:
+        OptionError: Names the argument.
+    """
+    for name, value in {"collate_fn": collate_fn, "agree": agree}.items():
+        if value is not None and not callable(value):
+            raise OptionError(f"{name}={value!r} is not callable: give a function")
+    if pad is not None and not isinstance(pad, Mapping):
+        raise OptionError(f"pad={pad!r}: give a dict of columns and the values to pad them with")

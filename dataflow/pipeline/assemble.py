@@ -19,7 +19,7 @@ from dataflow.pipeline.clocks import StageClock
 from dataflow.pipeline.collate import Batch, collate, pad, to_tensors
 from dataflow.pipeline.lanes import LaneItem
 from dataflow.pipeline.plan import Ticket
-from dataflow.pipeline.transform import Sample, Transform
+from dataflow.pipeline.transform import DROPPED, Sample, Transform
 from dataflow.sampling.layout import Integers
 from dataflow.sampling.random import SampleKey
 from dataflow.sampling.stream import Stream
@@ -118,8 +118,8 @@ class Assembler:
 
     def _transformed(self, sample: Sample, key: SampleKey) -> Sample:
         made = self._form.transform(sample, key)
-        assert made is not None  # filters run in lanes
-        return made
+        assert made is not DROPPED  # filters run in lanes
+        return made  # type: ignore[no-any-return]
 
     def _gathered(self, columns: Sequence[Columns], row: Integers) -> Batch:
         """The columns of a batch; row i comes from the columns of its own block, columns[i]."""
@@ -148,7 +148,7 @@ def collated(form: BatchForm, samples: list[Sample]) -> Any:
     for column, fill in form.pad.items():
         if column not in batch:
             raise DatasetError(f"the samples have no {column!r} to pad, only {', '.join(batch)}: see pad= and map()")
-        batch[column], batch[f"{column}_length"] = pad(batch[column], fill)
+        batch[column], batch[f"{column}_length"] = pad(column, batch[column], fill)
     return batch
 
 

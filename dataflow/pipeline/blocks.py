@@ -102,14 +102,16 @@ class BlockUse:
         block: The block.
         order: int32, the stored row at each offset of the pass.
         references: Holders.
+        ahead: Whether it counts as read-ahead.
     """
 
-    __slots__ = ("block", "order", "references")
+    __slots__ = ("ahead", "block", "order", "references")
 
     def __init__(self, block: HeldBlock, order: NDArray[np.int32]) -> None:
         self.block = block
         self.order = order
         self.references = 1
+        self.ahead = False
 
 
 class BlockTable:
@@ -120,6 +122,7 @@ class BlockTable:
         fetch: Starts to bring a block that nobody held.
         decode: Bytes and block number to the columns that are read.
         limit_bytes: Bound on all blocks together.
+        ahead_bytes: Bound on those that lanes hold ahead of their need, which leaves room for the ones that they need.
     """
 
     def __init__(
@@ -128,11 +131,14 @@ class BlockTable:
         fetch: Callable[[HeldBlock], None],
         decode: Callable[[Any, int], Columns],
         limit_bytes: int,
+        ahead_bytes: int,
     ) -> None:
         self._sizes = sizes
         self._fetch = fetch
         self._decode = decode
         self._limit = limit_bytes
+        self._most_ahead = ahead_bytes
+        self._ahead = 0
         self._held: dict[int, HeldBlock] = {}
         self._lent = 0
         self._room = threading.Condition()
@@ -154,9 +160,19 @@ class BlockTable:
             return self._take(number, slot, order)
 
     def try_hold(self, number: int, slot: int, order: NDArray[np.int32]) -> BlockUse | None:
-        """Hold a block if there is room now."""
+        """Hold a block ahead of its need, if there is room for that now."""
         with self._room:
-            return self._take(number, slot, order) if self._fits(number) else None
+            if self._ahead + self._sizes(number) > self._most_ahead or not self._fits(number):
+                return None
+            use = self._take(number, slot, order)
+            use.ahead = True
+            self._ahead += use.block.nbytes
+            return use
+
+    def need(self, use: BlockUse) -> None:
+        """A block that was held ahead is needed now."""
+        with self._room:
+            self._end_ahead(use)
 
     def lend(self, uses: Iterable[BlockUse]) -> None:
         """Add a reference to each use, for one batch that takes rows from them."""
@@ -183,6 +199,7 @@ class BlockTable:
             for block in self._held.values():
                 block.fail(PipelineStopped())
             self._held.clear()
+            self.used_bytes = 0
             self._room.notify_all()
 
     def _fits(self, number: int) -> bool:
@@ -201,14 +218,22 @@ class BlockTable:
         block.uses += 1
         return BlockUse(block, order)
 
+    def _end_ahead(self, use: BlockUse) -> None:
+        if use.ahead:
+            use.ahead = False
+            self._ahead -= use.block.nbytes
+
     def _drop(self, uses: Iterable[BlockUse]) -> None:
+        if self._stopped:
+            return
         for use in uses:
             use.references -= 1
             if use.references:
                 continue
+            self._end_ahead(use)
             block = use.block
             block.uses -= 1
             if block.uses == 0:
-                self._held.pop(block.number, None)
+                del self._held[block.number]
                 self.used_bytes -= block.nbytes
         self._room.notify_all()

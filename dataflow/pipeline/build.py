@@ -18,6 +18,7 @@ from dataflow.pipeline.lanes import LaneRules, Lanes
 from dataflow.pipeline.plan import BatchRules, demand, locate, tickets
 from dataflow.pipeline.position import Extent, Mark
 from dataflow.pipeline.transform import Transform
+from dataflow.pipeline.working_set import WorkingSet
 from dataflow.sampling.stream import Stream, StreamRules
 from dataflow.storage import Store
 
@@ -30,25 +31,27 @@ class PipelineRules:
         manifest: The dataset.
         store: Where its shards are.
         stages: What is done with each sample.
+        filters: Names of the filters among them, for messages; empty where there are none.
         stream: The order of samples.
         batches: How the stream is cut.
         exact: Whether lanes end with their epoch.
         form: What batches look like; its transform is that of all stages after the last filter.
         workers: Threads that assemble.
         window: Most batches that wait.
-        block_bytes: Bound on blocks in memory.
+        memory: Bounds on blocks in memory.
     """
 
     manifest: Manifest
     store: Store
     stages: tuple[Stage, ...]
+    filters: str
     stream: StreamRules
     batches: BatchRules
     exact: bool
     form: BatchForm
     workers: int
     window: int
-    block_bytes: int
+    memory: WorkingSet
 
 
 def split_at_last_filter(stages: tuple[Stage, ...]) -> tuple[Transform, Transform]:
@@ -70,12 +73,12 @@ def build(rules: PipelineRules, start: Mark, extent: Extent, clocks: Clocks) -> 
         lambda block: int(manifest.lengths[block]),
         fetcher.request,
         lambda buffer, block: column_views(decode_block(manifest, block, buffer), rules.form.columns),
-        rules.block_bytes,
+        rules.memory.blocks,
+        rules.memory.ahead,
     )
     assembler = Assembler(rules.form, stream, table, manifest.first_rows)
     planned = tickets(rules.batches, rules.stream.lanes, *extent)
-    filters = [stage for stage in rules.stages if isinstance(stage, Filter)]
-    if not filters:
+    if not rules.filters:
         return Pipeline(
             lambda clock: locate(planned, stream, table, clock),
             assembler.from_rows,
@@ -91,7 +94,7 @@ def build(rules: PipelineRules, start: Mark, extent: Extent, clocks: Clocks) -> 
         table,
         assembler.read,
         split_at_last_filter(rules.stages)[0],
-        " and ".join(repr(stage.name) for stage in filters),
+        rules.filters,
         rules.exact,
     )
     lanes = Lanes(lane_rules, dict(start.cursors))

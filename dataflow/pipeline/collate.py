@@ -25,27 +25,31 @@ def to_tensors(values: Any) -> Any:
 
 def collate(samples: Sequence[Sample]) -> Batch:
     """Make a batch of samples: tensors where all values have one shape and type, lists otherwise."""
-    names = samples[0].keys()
+    first = samples[0]
     for sample in samples:
-        if not isinstance(sample, Mapping) or sample.keys() != names:
-            found = sorted(sample) if isinstance(sample, Mapping) else type(sample).__name__
+        if not isinstance(sample, Mapping):
+            raise DatasetError(f"map() returned {type(sample).__name__}: return a dict, or pass collate_fn=")
+        if sample.keys() != first.keys():
             raise DatasetError(
-                f"samples of one batch differ: {sorted(names)} and {found}; "
+                f"samples of one batch differ in their keys, {sorted(first)} and {sorted(sample)}: "
                 "let map() return a dict with the same keys for every sample, or pass collate_fn="
             )
-    return {name: _column([sample[name] for sample in samples]) for name in names}
+    return {name: _column([sample[name] for sample in samples]) for name in first}
 
 
-def pad(values: Sequence[Any], fill: Any) -> tuple[torch.Tensor, torch.Tensor]:
+def pad(name: str, values: Sequence[Any], fill: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """Pad ragged rows of numbers to the longest.
 
     Args:
+        name: Name of the column.
         values: 1-D arrays or tensors of one dtype.
         fill: What stands after the end of a shorter row.
 
     Returns:
         (values [rows, longest], lengths int64[rows]).
     """
+    if not all(isinstance(value, (np.ndarray, torch.Tensor)) and value.ndim == 1 for value in values):
+        raise DatasetError(f"column {name!r} has no lists of numbers: leave it out of pad=")
     rows = [torch.as_tensor(value) for value in values]
     padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=fill)
     return padded, torch.tensor([len(row) for row in rows], dtype=torch.int64)

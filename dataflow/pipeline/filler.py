@@ -12,7 +12,7 @@ from dataflow.dataset.dataset import Dataset
 from dataflow.errors import FilterError
 from dataflow.pipeline.assemble import BatchForm, collated, finished
 from dataflow.pipeline.plan import Ticket
-from dataflow.pipeline.transform import Sample, Transform
+from dataflow.pipeline.transform import DROPPED, Sample, Transform
 from dataflow.sampling.random import SampleKey
 
 
@@ -58,6 +58,6 @@ class Filler:
             for row in range(batch.num_rows):
                 sample = {column: view.value(row) for column, view in views.items()}
                 made = transform(sample, SampleKey(self._seed, "", self._epoch, block, row))
-                if made is not None:
+                if made is not DROPPED:
                     return _Found(made, int(manifest.first_rows[block]) + row)
-        raise FilterError("the filter let no sample of the epoch through: check its condition")
+        raise FilterError(f"filter {dataset.filters} let no sample of the epoch through: check its condition")

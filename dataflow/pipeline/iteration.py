@@ -23,12 +23,14 @@ class ExactEnd:
     Attributes:
         lanes: Lanes of the stream.
         num_rows: Rows of the epoch, over all lanes.
+        filters: Names of the filters, for messages.
         agree: "This rank has more" to "any rank has more"; None for a single rank.
         fill: Makes the batch of a ticket whose lanes have nothing left while others have.
     """
 
     lanes: int
     num_rows: int
+    filters: str
     agree: Callable[[bool], bool] | None
     fill: Callable[[Ticket], Any]
 
@@ -97,7 +99,7 @@ class Iteration:
             more = bool(exact.agree(more))
         if not more:
             if self._started_at == 0 and ticket.number == 0 and exact.num_rows:
-                raise FilterError("the filter let no sample of the epoch through: check its condition")
+                raise FilterError(f"filter {exact.filters} let no sample of the epoch through: check its condition")
             return None
         return delivered if batch is not None else Delivered(ticket, exact.fill(ticket))
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dataflow.errors import FilterError
 from dataflow.pipeline.blocks import BlockTable, BlockUse, HeldBlock, PipelineStopped
 from dataflow.pipeline.clocks import StageClock
-from dataflow.pipeline.transform import Sample, Transform
+from dataflow.pipeline.transform import DROPPED, Sample, Transform
 from dataflow.sampling.lanes import delivered_items, span_length
 from dataflow.sampling.random import SampleKey
 from dataflow.sampling.state import LaneCursor
@@ -127,6 +127,8 @@ class Lane:
             return
         visit, use = self._next
         # Nothing else may keep the lane from the block that it needs now, however full the memory is.
+        if use is not None:
+            table.need(use)
         self._use = use or table.hold(visit.block, self._slot(), self._order(visit))
         self._visit = visit
         self._look_ahead()
@@ -158,7 +160,7 @@ class Lane:
             self._upstream += 1
             key = SampleKey(rules.stream.rules.seed, rules.stream.rules.source, visit.epoch, visit.block, row)
             sample = rules.transform(rules.read(self._use.block, row, clock, read_clock), key)
-            if sample is not None:
+            if sample is not DROPPED:
                 return LaneItem(sample, key)
             dropped += 1
             if dropped >= max(rules.stream.num_rows, _LEAST_DROPPED) and not rules.exact:

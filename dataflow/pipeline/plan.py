@@ -110,7 +110,10 @@ def locate(planned: Iterator[Ticket], stream: Stream, table: BlockTable, clock: 
             number, slot, block = int(lane[at]), int(slots[at]), int(located.block[at])
             # A lane that comes twice in the batch may have entered the block just before.
             if slot > held_until[number] or block != held_block[number]:
-                if held[number] is not None:
+                if held[number] is not None and held_until[number] < slots[0]:
+                    # No row of this batch is in it: its memory may be what the next block waits for.
+                    table.release([held[number]])
+                elif held[number] is not None:
                     passed.append(held[number])
                 order = stream.row_permutation(int(located.epoch[at]), block)
                 held[number] = table.hold_ahead(block, slot, order, clock)

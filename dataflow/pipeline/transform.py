@@ -10,6 +10,9 @@ from dataflow.sampling.random import SampleKey, sample_generator
 
 Sample = dict[str, Any]
 
+# What a transform gives for a sample that a filter drops. Not None: a map() may return that by mistake.
+DROPPED: Any = object()
+
 
 class Transform:
     """A run of stages.
@@ -26,8 +29,8 @@ class Transform:
         """Whether there is anything to do."""
         return bool(self._stages)
 
-    def __call__(self, sample: Sample, key: SampleKey) -> Sample | None:
-        """The sample that the stages make of this one; None if a filter drops it.
+    def __call__(self, sample: Sample, key: SampleKey) -> Any:
+        """What the stages make of this sample; DROPPED if a filter drops it.
 
         An error in a stage goes on as it is, with a note that names the stage and the sample.
         """
@@ -44,5 +47,5 @@ class Transform:
             if isinstance(stage, Map):
                 sample = value
             elif isinstance(stage, Filter) and not value:
-                return None
+                return DROPPED
         return sample

@@ -17,10 +17,12 @@ class WorkingSet:
 
     Attributes:
         blocks: For blocks: those that lanes read, and read-ahead.
+        ahead: Of these, for read-ahead.
         batches: For batches that wait for the consumer, and the one that it has.
     """
 
     blocks: int
+    ahead: int
     batches: int
 
 
@@ -62,7 +64,8 @@ def working_set(
     # Lanes are out of phase, so that few need their next block soon. More read-ahead than what is in flight would only
     # take memory that was not touched before, which costs more than the copying.
     wanted = (max(here, in_batch) + max(in_batch, concurrency)) * block
-    return WorkingSet(min(wanted, limit - batches, manifest.num_bytes), batches)
+    blocks = min(wanted, limit - batches, manifest.num_bytes)
+    return WorkingSet(blocks, max(0, blocks - here * block), batches)
 
 
 def _mib(nbytes: int) -> str:
