@@ -11,7 +11,7 @@ import torch.utils.data
 
 from dataflow.dataset import Dataset, Manifest
 from dataflow.errors import DataflowError, OptionError, StateError
-from dataflow.pipeline.arguments import check_kinds, check_numbers, check_unsupported
+from dataflow.pipeline.arguments import check_columns, check_kinds, check_numbers, check_unsupported
 from dataflow.pipeline.assemble import BatchForm
 from dataflow.pipeline.build import PipelineRules, build, split_at_last_filter
 from dataflow.pipeline.clocks import Clocks
@@ -147,9 +147,8 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         self._window = max(1, self.num_workers) * self.prefetch_factor
         self._collate = collate_fn
         self._pad = dict(pad or {})
-        for column in self._pad:
-            if dataset.schema is not None and column not in dataset.schema.names:
-                raise OptionError(f"pad= names the column {column!r}, there are {', '.join(dataset.schema.names)}")
+        if dataset.schema is not None:
+            check_columns(dataset.schema.names, self._pad)
         self._agree = agree
         self.seed = seed
         self.shuffle = bool(shuffle)
@@ -205,7 +204,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         previous = self._running() if self._running is not None else None
         if previous is not None:
             previous.close()
-        start = self._position.begin()
+        start, number = self._position.begin()
         self._drop_prefix()
         rules = self._rules()
         self._last = build(rules, start, self._epochs.extent(start.slots), Clocks())
@@ -217,6 +216,8 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         iteration = Iteration(
             self._last,
             self._position,
+            start,
+            number,
             timeout=self.timeout or None,
             exact=exact,
         )
@@ -227,7 +228,8 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         """Choose the epoch that the next iteration starts; the epoch that a loaded state is in goes on where it was."""
         if type(epoch) is not int or epoch < 0:
             raise OptionError(f"epoch {epoch!r}: epochs are counted from 0")
-        self._position.set_epoch(epoch)
+        running = self._running() if self._running is not None else None
+        self._position.set_epoch(epoch, running=running is not None and running.close.alive)
 
     def state_dict(self) -> dict[str, Any]:
         """What was delivered so far, as a JSON-able dict; never a collective.

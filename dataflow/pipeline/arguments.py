@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dataflow.errors import OptionError
+from dataflow.pipeline.assemble import RESERVED
 from dataflow.sampling.keys import key
 
 _UNSUPPORTED = {
@@ -67,3 +68,17 @@ def check_kinds(*, collate_fn: Any, agree: Any, pad: Any) -> None:
             raise OptionError(f"{name}={value!r} is not callable: give a function")
     if pad is not None and not isinstance(pad, Mapping):
         raise OptionError(f"pad={pad!r}: give a dict of columns and the values to pad them with")
+
+
+def check_columns(columns: Sequence[str], pad: Mapping[str, Any]) -> None:
+    """Check the columns that samples have, where they are known beforehand.
+
+    Raises:
+        OptionError: A column that is to be padded does not exist, or a name is one that batches use themselves.
+    """
+    for column in pad:
+        if column not in columns:
+            raise OptionError(f"pad= names the column {column!r}, there are {', '.join(columns)}")
+    for column in RESERVED:
+        if column in columns:
+            raise OptionError(f"batches have a {column!r} of their own: leave the column out with select()")

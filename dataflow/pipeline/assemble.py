@@ -24,6 +24,9 @@ from dataflow.sampling.layout import Integers
 from dataflow.sampling.random import SampleKey
 from dataflow.sampling.stream import Stream
 
+# What identifies the rows of a batch, beside its columns.
+RESERVED = ("sample_id", "slot", "valid")
+
 
 @dataclass(frozen=True, slots=True)
 class BatchForm:
@@ -155,6 +158,9 @@ def collated(form: BatchForm, samples: list[Sample]) -> Any:
 def finished(form: BatchForm, batch: Any, sample_ids: Integers, slots: Integers, valid: NDArray[np.bool_]) -> Any:
     """The batch with what identifies its rows, where it is a dict."""
     if isinstance(batch, dict):
+        for name in RESERVED:
+            if name in batch:
+                raise DatasetError(f"batches have a {name!r} of their own: let map() and collate_fn use another name")
         batch["sample_id"] = torch.from_numpy(sample_ids)
         batch["slot"] = torch.from_numpy(slots)
         if form.marks_valid:

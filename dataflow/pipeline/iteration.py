@@ -11,7 +11,7 @@ from typing import Any
 from dataflow.errors import FilterError, OptionError
 from dataflow.pipeline.deliver import Delivered, Pipeline
 from dataflow.pipeline.plan import Ticket
-from dataflow.pipeline.position import Position
+from dataflow.pipeline.position import Mark, Position
 from dataflow.sampling.lanes import span_length
 from dataflow.sampling.state import LaneCursor
 
@@ -41,18 +41,29 @@ class Iteration:
     Args:
         pipeline: What makes the batches; ended with the iteration.
         position: Moved by every batch that is handed over.
+        start: Where the iteration starts.
+        number: What the position knows it by.
         timeout: Seconds to wait for a batch; None waits for ever.
         exact: Where lanes end with their epoch.
     """
 
     def __init__(
-        self, pipeline: Pipeline, position: Position, *, timeout: float | None, exact: ExactEnd | None
+        self,
+        pipeline: Pipeline,
+        position: Position,
+        start: Mark,
+        number: int,
+        *,
+        timeout: float | None,
+        exact: ExactEnd | None,
     ) -> None:
         self._pipeline = pipeline
         self._position = position
+        self._mark = start
+        self._number = number
         self._timeout = timeout
         self._exact = exact
-        self._started_at = position.now.slots
+        self._started_at = start.slots
         self._asked_all_at = 0 if exact is None else self._find_asked_all_at(exact)
         self._finished = False
         self._returned = perf_counter()
@@ -74,10 +85,12 @@ class Iteration:
             raise
         if delivered is None:
             self._finished = True
-            self._position.end()
+            self._position.end(self._number)
             self.close()
             raise StopIteration
-        self._position.deliver(delivered.ticket.end, delivered.ticket.cursors)
+        self._mark.cursors.update(delivered.ticket.cursors)
+        self._mark = self._mark._replace(slots=delivered.ticket.end)
+        self._position.deliver(self._number, self._mark)
         stop = perf_counter()
         self._pipeline.clocks.delivered(self._returned, start, stop, delivered.ticket.done)
         self._returned = stop
@@ -104,7 +117,7 @@ class Iteration:
         return delivered if batch is not None else Delivered(ticket, exact.fill(ticket))
 
     def _has_more(self, lane: int, cursor: LaneCursor | None, exact: ExactEnd) -> bool:
-        cursor = cursor or self._position.now.cursors.get(lane) or LaneCursor(0, 0)
+        cursor = cursor or self._mark.cursors.get(lane) or LaneCursor(0, 0)
         return cursor.upstream < span_length(exact.num_rows, exact.lanes, lane)
 
     def _find_asked_all_at(self, exact: ExactEnd) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from dataflow.errors import OptionError
@@ -16,6 +16,10 @@ class Mark(NamedTuple):
     epoch: int
     slots: int
     cursors: dict[int, LaneCursor]
+
+    def copy(self) -> Mark:
+        """The same point, whose cursors can be moved on alone."""
+        return self._replace(cursors=dict(self.cursors))
 
 
 class Extent(NamedTuple):
@@ -94,50 +98,76 @@ class Epochs:
         return Mark(0, epoch * self.steps * self.batches.global_batch, {})
 
 
-@dataclass(slots=True)
 class Position:
-    """The position of a loader: moved by deliveries, by states that are loaded, and by the ends of epochs."""
+    """The position of a loader: moved by deliveries, by states that are loaded, and by the ends of epochs.
 
-    epochs: Epochs
-    begun: Mark = field(default_factory=lambda: Mark(0, 0, {}))
-    now: Mark = field(default_factory=lambda: Mark(0, 0, {}))
-    _resumes: bool = False
+    Only the iteration that was begun last moves it, and only until a state is loaded.
+
+    Attributes:
+        now: What was delivered.
+    """
+
+    def __init__(self, epochs: Epochs) -> None:
+        self.now = Mark(0, 0, {})
+        self._epochs = epochs
+        # Where an iteration starts that continues nothing; what set_epoch chose while one was running.
+        self._begun = self.now
+        self._chosen: Mark | None = None
+        self._resumes = False
+        self._iterations = 0
 
     def load(self, mark: Mark) -> None:
         """Go to a mark; the next iteration continues from there."""
-        self.now = Mark(mark.epoch, mark.slots, dict(mark.cursors))
-        # Where an epoch that drops samples began cannot be told from its middle: it is begun again from the mark.
-        self.begun = self.epochs.start(mark.epoch) if self.epochs.steps is None else self.now
-        if self.epochs.steps is not None and self.epochs.one_to_one:
-            self.begun = self.epochs.start(self.epochs.number(mark))
-        self._resumes = True
-
-    def set_epoch(self, epoch: int) -> None:
-        """Go to the start of an epoch, unless the position is in it already."""
-        if epoch == self.epochs.number(self.now) and (self._resumes or epoch == self.epochs.number(self.begun)):
-            return
-        self.begun = self.now = self.epochs.start(epoch)
-        self._resumes = False
-
-    def begin(self) -> Mark:
-        """Where an iteration that starts now starts."""
-        if not self._resumes:
-            self.now = self.begun
-        self._resumes = False
-        if self.epochs.is_over(self.now.slots):
-            self.end()
-        self.now = Mark(self.now.epoch, self.now.slots, dict(self.now.cursors))
-        return self.now
-
-    def deliver(self, slots: int, cursors: dict[int, LaneCursor]) -> None:
-        """A batch was handed over: `slots` slots are delivered now."""
-        self.now.cursors.update(cursors)
-        self.now = self.now._replace(slots=slots)
-
-    def end(self) -> None:
-        """The iteration came to its end: the next one is the next epoch."""
-        if self.epochs.steps is not None:
-            self.begun = Mark(self.now.epoch, self.now.slots, dict(self.now.cursors))
+        epochs = self._epochs
+        self.now = mark
+        if epochs.steps is None:
+            self._begun = epochs.start(mark.epoch)
+        elif epochs.one_to_one:
+            self._begun = epochs.start(epochs.number(mark))
         else:
-            self.begun = Mark(self.now.epoch + self.epochs.epochs, 0, {})
-        self.now = self.begun
+            self._begun = mark  # where its epoch began cannot be told from its middle
+        self._chosen = None
+        self._resumes = True
+        self._iterations += 1
+
+    def set_epoch(self, epoch: int, *, running: bool) -> None:
+        """Go to the start of an epoch, unless the position is in it already; once the iteration that runs is over."""
+        number = self._epochs.number
+        here = epoch == number(self.now) and (self._resumes or epoch == number(self._begun))
+        if running:
+            self._chosen = None if here else self._epochs.start(epoch)
+        elif not here:
+            self._begun = self.now = self._epochs.start(epoch)
+            self._resumes = False
+
+    def begin(self) -> tuple[Mark, int]:
+        """Where an iteration that starts now starts, and what it is known by."""
+        if self._chosen is not None:
+            self._begun, self._chosen, self._resumes = self._chosen, None, False
+        if not self._resumes:
+            self.now = self._begun
+        self._resumes = False
+        if self._epochs.is_over(self.now.slots):
+            self._go_on()
+        self.now = self.now.copy()
+        self._iterations += 1
+        return self.now, self._iterations
+
+    def deliver(self, iteration: int, mark: Mark) -> None:
+        """An iteration has handed over all up to a mark."""
+        if iteration == self._iterations:
+            self.now = mark
+
+    def end(self, iteration: int) -> None:
+        """An iteration came to its end: the next one is the next epoch."""
+        if iteration == self._iterations:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self._chosen is not None:
+            self._begun, self._chosen = self._chosen, None
+        elif self._epochs.steps is not None:
+            self._begun = self.now.copy()
+        else:
+            self._begun = Mark(self.now.epoch + self._epochs.epochs, 0, {})
+        self.now = self._begun
