@@ -336,6 +336,7 @@ def drawn(dataset: dataflow.Dataset, epoch: int = 0, **options: Any) -> dict[int
     return out
 
 
+@pytest.mark.filterwarnings("ignore:.*lanes for")
 def test_random_numbers_are_the_sample_s_whoever_makes_it(url: str) -> None:
     dataset = dataflow.open(url).map(augmented)
     one = drawn(dataset)
@@ -395,6 +396,7 @@ def test_batches_come_in_order_whichever_is_ready_first(url: str, workers: int) 
     assert (threading.get_ident() in threads) == (workers == 0), "num_workers=0 works in the thread that iterates"
 
 
+@pytest.mark.filterwarnings("ignore:.*lanes for")
 def test_valid_marks_what_is_padding(url: str) -> None:
     dataset = dataflow.open(url).select("int8")
     for ranks, marked in ((1, False), (4, True)):

@@ -35,7 +35,7 @@ def test_all_ranks_take_equal_steps(
 
 @pytest.mark.soak
 def test_all_ranks_take_equal_steps_for_any_sizes(adapter: Adapter, rows: Callable[[int], Any]) -> None:
-    @settings(max_examples=600, deadline=None)
+    @settings(max_examples=120, deadline=None)
     @given(
         mode=st.sampled_from([EPOCHS, ENDLESS, FILTER, FILTER_EXACT]),
         size=st.one_of(st.integers(1, 20), st.sampled_from([36, 37, 71, 100, 180])),

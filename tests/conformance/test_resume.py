@@ -86,9 +86,9 @@ def test_a_state_from_anywhere_in_small_steps_continues(
 def test_states_from_everywhere_continue_on_any_ranks(
     adapter: Adapter, rows: Callable[[int], Any], mode: Mode, ranks: int, lanes: int
 ) -> None:
-    for other, batch in itertools.product((1, 2, 3, 4, 7, 8), (1, 5)):
+    for other, batch in itertools.product((1, 2, 3, 8), (1, 5)):
         check_resume_anywhere(
-            adapter, rows(180), mode, Way(ranks, 6, workers=1), Way(other, batch), epochs=1, every=4, lanes=lanes
+            adapter, rows(180), mode, Way(ranks, 6, workers=1), Way(other, batch), epochs=1, every=9, lanes=lanes
         )
 
 
@@ -108,7 +108,7 @@ def test_rs24_a_state_saved_right_after_a_load_is_the_one_that_was_loaded(
                 assert {text(now) for now in job.states()} == {text(state)}
 
 
-RANDOM = [pytest.param(12, id="quick"), pytest.param(400, id="soak", marks=pytest.mark.soak)]
+RANDOM = [pytest.param(12, id="quick"), pytest.param(150, id="soak", marks=pytest.mark.soak)]
 
 
 @pytest.mark.parametrize("examples", RANDOM)

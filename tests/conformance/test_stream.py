@@ -51,11 +51,19 @@ def test_the_stream_of_uneven_blocks_does_not_depend_on_how_it_is_consumed(
 @pytest.mark.soak
 @by_name
 @pytest.mark.parametrize("lanes", [8, 24])
-@pytest.mark.parametrize("size", [37, 500, 2000])
+@pytest.mark.parametrize("size", [37, 500])
 def test_the_stream_does_not_depend_on_any_way(
     adapter: Adapter, rows: Callable[[int], Any], mode: Mode, lanes: int, size: int
 ) -> None:
-    check_same_stream(adapter, rows(size), mode, MANY_WAYS, min(2 * size, 2500), lanes=lanes)
+    check_same_stream(adapter, rows(size), mode, MANY_WAYS, min(2 * size, 600), lanes=lanes)
+
+
+@pytest.mark.soak
+@by_name
+def test_the_stream_of_many_blocks_does_not_depend_on_how_it_is_consumed(
+    adapter: Adapter, rows: Callable[[int], Any], mode: Mode
+) -> None:
+    check_same_stream(adapter, rows(2000), mode, FEW_WAYS, 4200)
 
 
 @pytest.mark.parametrize("mode", [EPOCHS, FILTER_EXACT], ids=str)

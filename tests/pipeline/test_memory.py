@@ -66,7 +66,7 @@ def test_a_state_with_more_lanes_than_memory_has_room_for_is_refused(rows: Rows)
         make(dataset, batch_size=4, memory_limit=limit, num_workers=1, lanes=None).load_state_dict(state)
 
 
-RANDOM = [pytest.param(15, id="quick"), pytest.param(600, id="soak", marks=pytest.mark.soak)]
+RANDOM = [pytest.param(15, id="quick"), pytest.param(120, id="soak", marks=pytest.mark.soak)]
 
 
 @pytest.mark.parametrize("examples", RANDOM)

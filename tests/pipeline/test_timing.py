@@ -18,7 +18,7 @@ from dataflow.storage.local import LocalStore
 from tests.conformance.watchdog import limited
 
 Rows = Callable[..., dataflow.Dataset]
-EXAMPLES = [pytest.param(20, id="quick"), pytest.param(400, id="soak", marks=pytest.mark.soak)]
+EXAMPLES = [pytest.param(20, id="quick"), pytest.param(250, id="soak", marks=pytest.mark.soak)]
 never = threading.Event()
 
 
