@@ -63,6 +63,7 @@ DROP_LAST = Mode("drop_last", options={"drop_last": True})
 ENDLESS = Mode("endless", options={"steps_per_epoch": 40})
 FILTER = Mode("filter", drops=3, options={"steps_per_epoch": 40})
 FILTER_EXACT = Mode("filter_exact", drops=3, options={"end": "exact"})
+THREE_EPOCHS = Mode("three_epochs", options={"epochs": 3})
 MODES = [EPOCHS, ENDLESS, FILTER, FILTER_EXACT]
 
 

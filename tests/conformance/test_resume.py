@@ -12,7 +12,19 @@ from hypothesis import strategies as st
 
 from tests.conformance.adapter import Adapter
 from tests.conformance.checks import check_chain, check_resume_anywhere, saved, text
-from tests.conformance.job import DROP_LAST, ENDLESS, EPOCHS, FILTER, FILTER_EXACT, MODES, Job, Mode, Way, delivered
+from tests.conformance.job import (
+    DROP_LAST,
+    ENDLESS,
+    EPOCHS,
+    FILTER,
+    FILTER_EXACT,
+    MODES,
+    THREE_EPOCHS,
+    Job,
+    Mode,
+    Way,
+    delivered,
+)
 
 by_name = pytest.mark.parametrize("mode", MODES, ids=str)
 
@@ -42,6 +54,20 @@ def test_five_chained_resumes_on_uneven_blocks_equal_the_straight_run(
     adapter: Adapter, uneven: Any, mode: Mode
 ) -> None:
     check_chain(adapter, uneven, mode, LEGS)
+
+
+@by_name
+def test_five_chained_resumes_in_stored_order_equal_the_straight_run(
+    adapter: Adapter, rows: Callable[[int], Any], mode: Mode
+) -> None:
+    check_chain(adapter, rows(180), mode, LEGS, shuffle=False)
+
+
+@pytest.mark.parametrize("size", [37, 180])
+def test_five_chained_resumes_of_iterations_over_three_epochs(
+    adapter: Adapter, rows: Callable[[int], Any], size: int
+) -> None:
+    check_chain(adapter, rows(size), THREE_EPOCHS, LEGS, lanes=8)
 
 
 @pytest.mark.parametrize("size", [1, 3, 37])

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conformance.adapter import Adapter
 from tests.conformance.checks import check_every_sample_once, check_rank_missing_is_refused, check_same_stream
-from tests.conformance.job import DROP_LAST, ENDLESS, EPOCHS, FILTER, FILTER_EXACT, MODES, Mode, Way
+from tests.conformance.job import DROP_LAST, ENDLESS, EPOCHS, FILTER, FILTER_EXACT, MODES, THREE_EPOCHS, Mode, Way
 from tests.sampling import reference
 
 #: Steps of 24 or 168 slots, so that merged states can be compared at every 168th slot.
@@ -46,6 +46,19 @@ def test_the_stream_of_uneven_blocks_does_not_depend_on_how_it_is_consumed(
     adapter: Adapter, uneven: Any, mode: Mode, lanes: int | None
 ) -> None:
     check_same_stream(adapter, uneven, mode, FEW_WAYS, 400, lanes=lanes)
+
+
+@by_name
+def test_stored_order_does_not_depend_on_how_it_is_consumed(
+    adapter: Adapter, rows: Callable[[int], Any], mode: Mode
+) -> None:
+    check_same_stream(adapter, rows(180), mode, FEW_WAYS, 300, shuffle=False)
+
+
+def test_an_iteration_over_three_epochs_does_not_depend_on_how_it_is_consumed(
+    adapter: Adapter, rows: Callable[[int], Any]
+) -> None:
+    check_same_stream(adapter, rows(180), THREE_EPOCHS, FEW_WAYS, 900, lanes=8)
 
 
 @pytest.mark.soak
