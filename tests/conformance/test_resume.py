@@ -60,7 +60,7 @@ def test_five_chained_resumes_on_uneven_blocks_equal_the_straight_run(
 def test_five_chained_resumes_in_stored_order_equal_the_straight_run(
     adapter: Adapter, rows: Callable[[int], Any], mode: Mode
 ) -> None:
-    check_chain(adapter, rows(180), mode, LEGS, shuffle=False)
+    check_chain(adapter, rows(180), mode, LEGS, shuffle=False, lanes=8)
 
 
 @pytest.mark.parametrize("size", [37, 180])
