@@ -306,7 +306,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
 
     def _rules(self) -> PipelineRules:
         dataset = self._dataset
-        _, after = split_at_last_filter(dataset.stages)
+        _, after = split_at_last_filter(dataset.transforms)
         pads = bool(self._epochs.steps is None and not self._batches.drop_last and self._batches.ranks > 1)
         form = BatchForm(
             dataset.columns,
@@ -319,7 +319,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         return PipelineRules(
             self._manifest,
             dataset.store,
-            dataset.stages,
+            dataset.transforms,
             dataset.filters,
             StreamRules(BlockLayout.of(self._manifest.rows), self.seed, "", self._lanes, self.shuffle),
             self._batches,

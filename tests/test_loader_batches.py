@@ -415,3 +415,12 @@ def test_valid_marks_what_is_padding(url: str) -> None:
     for options in ({"drop_last": True}, {"steps_per_epoch": 3}):
         loader = dataflow.DataLoader(dataset, batch_size=8, rank=0, world_size=2, **options)  # type: ignore[arg-type]
         assert all("valid" not in batch for batch in loader)
+
+
+@pytest.mark.parametrize("mapped", [False, True], ids=["gathered", "mapped"])
+def test_selects_narrow_one_another(url: str, mapped: bool) -> None:
+    dataset = dataflow.open(url).select(["int8", "text"]).select(["text"])
+    if mapped:
+        dataset = dataset.map(lambda sample: {"length": len(sample["text"])})
+    batch = next(iter(dataflow.DataLoader(dataset, batch_size=4)))
+    assert set(batch) == {"length" if mapped else "text", "sample_id", "slot"}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -17,10 +19,13 @@ BlockNumbers = NDArray[np.int32]
 
 
 class ColumnView(Protocol):
-    """A column of one block. All views of a column, over all blocks, are of one class.
+    """A column of one block.
 
     `gather` takes the views of the blocks of a batch, and for each row of the batch the view and the row in it.
     """
+
+    def of(self, array: pa.Array) -> ColumnView:
+        """The view of the same column of another block."""
 
     def value(self, row: int) -> Any:
         """The value of one row: NumPy scalar or array, bytes, str, for nested types a Python object; None for null."""
@@ -32,33 +37,45 @@ class ColumnView(Protocol):
 class FixedView:
     """Numbers, booleans, and fixed-size lists of them (of any depth)."""
 
-    def __init__(self, name: str, array: pa.Array) -> None:
+    def __init__(self, name: str, kind: pa.DataType) -> None:
         self._name = name
-        self._nulls = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
-        self._rows = len(array)
         shape: list[int] = []
-        while pa.types.is_fixed_size_list(array.type):
-            shape.append(array.type.list_size)
-            # flatten() would drop null lists and shift the rows after them.
-            array = array.values.slice(array.offset * array.type.list_size, len(array) * array.type.list_size)
+        while pa.types.is_fixed_size_list(kind):
+            shape.append(kind.list_size)
+            kind = kind.value_type
         self.shape = tuple(shape)
-        self.width = int(np.prod(shape, dtype=np.int64))
-        self.values: NDArray[Any] = _numbers(array)
+        self.width = math.prod(shape)
+        self._dtype = _dtype(kind)
+        self._valid: NDArray[np.bool_] | None = None
+        self.values: NDArray[Any] = np.empty(0, self._dtype)
+
+    def of(self, array: pa.Array) -> FixedView:
+        view = copy(self)
+        view._valid = _validity(array)
+        for size in self.shape:
+            # flatten() would drop null lists and shift the rows after them.
+            array = array.values.slice(array.offset * size, len(array) * size)
+            if view._valid is None and array.null_count:
+                raise DatasetError(
+                    f"column {self._name!r} has nulls within its lists: leave it out with select(), or write it without"
+                )
+        view.values = _numbers(array, self._dtype)
+        return view
 
     def value(self, row: int) -> Any:
-        if self._nulls is not None and not self._nulls[row]:
+        if self._valid is not None and not self._valid[row]:
             return None
         if not self.shape:
             return self.values[row]
         return self.values[row * self.width : (row + 1) * self.width].reshape(self.shape)
 
     def gather(self, views: Sequence[FixedView], block: BlockNumbers, row: Rows) -> NDArray[Any]:
-        if any(view._nulls is not None for view in views):
+        if any(view._valid is not None for view in views):
             raise DatasetError(
                 f"column {self._name!r} has nulls, which no array can hold: "
                 "leave it out with select(), or replace them with map()"
             )
-        out = np.empty((len(row), self.width), self.values.dtype)
+        out = np.empty((len(row), self.width), self._dtype)
         _native.gather_fixed([view.values for view in views], self.width, block, row, out)
         return out.reshape(len(row), *self.shape)
 
@@ -68,11 +85,20 @@ class BytesView:
 
     _text: ClassVar[bool] = False
 
-    def __init__(self, name: str, array: pa.Array) -> None:
-        self._valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
-        self.offsets = _offsets(array)
-        data = array.buffers()[2]
-        self.values = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+    def __init__(self, name: str, kind: pa.DataType) -> None:
+        self._offset = _offset_dtype(kind)
+        self._valid: NDArray[np.bool_] | None = None
+        self.offsets: NDArray[Any] = np.zeros(1, self._offset)
+        self.values: NDArray[np.uint8] = np.empty(0, np.uint8)
+
+    def of(self, array: pa.Array) -> BytesView:
+        view = copy(self)
+        _, offsets, data = array.buffers()
+        view._valid = _validity(array)
+        view.offsets = _offsets(array, offsets, self._offset)
+        if data is not None:
+            view.values = np.frombuffer(data, np.uint8)
+        return view
 
     def value(self, row: int) -> Any:
         return self.gather([self], np.zeros(1, np.int32), np.array([row], np.int64))[0]
@@ -100,10 +126,24 @@ class TextView(BytesView):
 class ListView:
     """Variable-length lists of numbers."""
 
-    def __init__(self, name: str, array: pa.Array) -> None:
-        self._valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
-        self.offsets = _offsets(array)
-        self.values: NDArray[Any] = _numbers(array.values)
+    def __init__(self, name: str, kind: pa.DataType) -> None:
+        self._name = name
+        self._offset = _offset_dtype(kind)
+        self._dtype = _dtype(kind.value_type)
+        self._valid: NDArray[np.bool_] | None = None
+        self.offsets: NDArray[Any] = np.zeros(1, self._offset)
+        self.values: NDArray[Any] = np.empty(0, self._dtype)
+
+    def of(self, array: pa.Array) -> ListView:
+        if array.values.null_count:
+            raise DatasetError(
+                f"column {self._name!r} has nulls within its lists: leave it out with select(), or write it without"
+            )
+        view = copy(self)
+        view._valid = _validity(array)
+        view.offsets = _offsets(array, array.buffers()[1], self._offset)
+        view.values = _numbers(array.values, self._dtype)
+        return view
 
     def value(self, row: int) -> NDArray[Any] | None:
         if self._valid is not None and not self._valid[row]:
@@ -122,8 +162,13 @@ class ListView:
 class ObjectView:
     """Every other type: Python objects."""
 
-    def __init__(self, name: str, array: pa.Array) -> None:
-        self._array = array
+    def __init__(self, name: str, kind: pa.DataType) -> None:
+        self._array: pa.Array = pa.nulls(0, kind)
+
+    def of(self, array: pa.Array) -> ObjectView:
+        view = copy(self)
+        view._array = array
+        return view
 
     def value(self, row: int) -> Any:
         return self._array[row].as_py()
@@ -132,51 +177,71 @@ class ObjectView:
         return [views[number].value(stored) for number, stored in zip(block.tolist(), row.tolist(), strict=True)]
 
 
-def column_view(name: str, array: pa.Array) -> ColumnView:
-    """The view that fits the type of a column."""
-    kind = array.type
-    if pa.types.is_dictionary(kind):
-        return column_view(name, array.dictionary_decode())
+class ColumnViewer:
+    """Makes the views of some columns of one block after another. What depends on their types is found once.
+
+    Args:
+        schema: The columns that blocks have.
+        names: Those to look at.
+    """
+
+    def __init__(self, schema: pa.Schema, names: Sequence[str]) -> None:
+        self._places = [schema.get_field_index(name) for name in names]
+        self._kinds = [_view_class(schema.field(name).type)(name, schema.field(name).type) for name in names]
+
+    def __call__(self, rows: pa.RecordBatch) -> tuple[ColumnView, ...]:
+        """The views of a block, in the order of the names.
+
+        Raises:
+            DatasetError: There are nulls where no array can hold them; names the column.
+        """
+        return tuple(kind.of(rows.column(place)) for kind, place in zip(self._kinds, self._places, strict=True))
+
+
+def _view_class(kind: pa.DataType) -> Callable[[str, pa.DataType], ColumnView]:
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        return BytesView(name, array)
+        return BytesView
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return TextView(name, array)
+        return TextView
     if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and _is_number(kind.value_type):
-        return ListView(name, array) if not array.values.null_count else ObjectView(name, array)
-    innermost = kind
-    while pa.types.is_fixed_size_list(innermost):
-        innermost = innermost.value_type
-    return FixedView(name, array) if _is_number(innermost) else ObjectView(name, array)
+        return ListView
+    while pa.types.is_fixed_size_list(kind):
+        kind = kind.value_type
+    return FixedView if _is_number(kind) else ObjectView
 
 
-def column_views(rows: pa.RecordBatch, names: Sequence[str]) -> tuple[ColumnView, ...]:
-    """The views of some columns of a block."""
-    return tuple(column_view(name, rows.column(name)) for name in names)
+def _inner_nulls(name: str) -> DatasetError:
+    return DatasetError(f"column {name!r} has nulls within its lists: leave it out with select(), or write it without")
 
 
 def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 
-def _numbers(array: pa.Array) -> NDArray[Any]:
+def _dtype(kind: pa.DataType) -> np.dtype[Any]:
+    return np.dtype(np.bool_ if pa.types.is_boolean(kind) else kind.to_pandas_dtype())
+
+
+def _offset_dtype(kind: pa.DataType) -> np.dtype[Any]:
+    large = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind) or pa.types.is_large_list(kind)
+    return np.dtype(np.int64 if large else np.int32)
+
+
+def _validity(array: pa.Array) -> NDArray[np.bool_] | None:
+    return np.asarray(array.is_valid().to_numpy(zero_copy_only=False)) if array.null_count else None
+
+
+def _numbers(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Values without copying where the layout allows; null values read as whatever lies under them."""
-    if pa.types.is_boolean(array.type):
+    if dtype == np.bool_:
         return np.asarray(array.fill_null(False).to_numpy(zero_copy_only=False), dtype=np.bool_)
     buffer = array.buffers()[1]
-    dtype = np.dtype(array.type.to_pandas_dtype())
     if buffer is None:
         return np.empty(0, dtype)
     return np.frombuffer(buffer, dtype, count=len(array), offset=array.offset * dtype.itemsize)
 
 
-def _offsets(array: pa.Array) -> NDArray[Any]:
-    large = (
-        pa.types.is_large_binary(array.type)
-        or pa.types.is_large_string(array.type)
-        or pa.types.is_large_list(array.type)
-    )
-    dtype = np.dtype(np.int64 if large else np.int32)
-    buffer = array.buffers()[1]
+def _offsets(array: pa.Array, buffer: pa.Buffer | None, dtype: np.dtype[Any]) -> NDArray[Any]:
     if buffer is None or len(array) == 0:
         return np.zeros(1, dtype)
     return np.frombuffer(buffer, dtype, count=len(array) + 1, offset=array.offset * dtype.itemsize)

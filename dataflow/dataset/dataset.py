@@ -5,13 +5,14 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable
 from functools import cached_property
+from itertools import dropwhile
 from typing import Any, SupportsIndex
 
 import numpy as np
 import pyarrow as pa
 
 from dataflow.dataset.block import read_block
-from dataflow.dataset.columns import ColumnView, column_view
+from dataflow.dataset.columns import ColumnView, ColumnViewer
 from dataflow.dataset.manifest import Manifest
 from dataflow.dataset.stages import Filter, Map, Select, Stage, function_name, takes_generator
 from dataflow.errors import OptionError
@@ -87,11 +88,15 @@ class Dataset:
     def columns(self) -> tuple[str, ...]:
         """Stored columns that have to be read: a `select` before anything else leaves the others alone."""
         columns = tuple(self.manifest.schema.names)
-        for stage in self.stages:
-            if not isinstance(stage, Select):
-                break
+        for stage in self.stages[: len(self.stages) - len(self.transforms)]:
+            assert isinstance(stage, Select)
             columns = stage.columns
         return columns
+
+    @property
+    def transforms(self) -> tuple[Stage, ...]:
+        """The stages that rows of these columns go through: all but a `select` before anything else."""
+        return tuple(dropwhile(lambda stage: isinstance(stage, Select), self.stages))
 
     @property
     def one_to_one(self) -> bool:
@@ -161,7 +166,7 @@ class Dataset:
         number %= self.num_rows
         block, row = self.manifest.locate(number)
         sample: Any = {name: view.value(row) for name, view in self._views(block).items()}
-        for position, stage in enumerate(self.stages):
+        for position, stage in enumerate(self.transforms):
             if isinstance(stage, Select):
                 sample = {name: sample[name] for name in stage.columns}
             elif stage.takes_rng:
@@ -175,8 +180,8 @@ class Dataset:
         last = self._last
         if last is None or last[0] != block:
             batch = read_block(self.store, self.manifest, block)
-            views = {name: column_view(name, column) for name, column in zip(batch.schema.names, batch, strict=True)}
-            last = self._last = (block, views)
+            views = ColumnViewer(batch.schema, self.columns)(batch)
+            last = self._last = (block, dict(zip(self.columns, views, strict=True)))
         return last[1]
 
     def _check_countable(self, problem: str) -> None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from dataflow import _native
 from dataflow.dataset.block import decode_block, fetch_block
-from dataflow.dataset.columns import column_views
+from dataflow.dataset.columns import ColumnViewer
 from dataflow.dataset.manifest import Manifest
-from dataflow.dataset.stages import Filter, Select, Stage
+from dataflow.dataset.stages import Filter, Stage
 from dataflow.pipeline.assemble import Assembler, BatchForm
 from dataflow.pipeline.blocks import BlockTable
 from dataflow.pipeline.clocks import Clocks
@@ -30,7 +30,7 @@ class PipelineRules:
     Attributes:
         manifest: The dataset.
         store: Where its shards are.
-        stages: What is done with each sample.
+        stages: What is done with each sample of the columns that are read.
         filters: Names of the filters among them, for messages; empty where there are none.
         stream: The order of samples.
         batches: How the stream is cut.
@@ -57,10 +57,7 @@ class PipelineRules:
 def split_at_last_filter(stages: tuple[Stage, ...]) -> tuple[Transform, Transform]:
     """The stages that decide which samples there are, and those after them, which can run out of a lane's turn."""
     cut = max((number + 1 for number, stage in enumerate(stages) if isinstance(stage, Filter)), default=0)
-    after = stages[cut:]
-    if cut == 0 and all(isinstance(stage, Select) for stage in after):
-        after = ()  # only the selected columns are read at all
-    return Transform(stages[:cut]), Transform(after, cut)
+    return Transform(stages[:cut]), Transform(stages[cut:], cut)
 
 
 def build(rules: PipelineRules, start: Mark, extent: Extent, clocks: Clocks) -> Pipeline:
@@ -69,10 +66,11 @@ def build(rules: PipelineRules, start: Mark, extent: Extent, clocks: Clocks) -> 
     manifest, store = rules.manifest, rules.store
     stream = Stream(rules.stream, start.epoch)
     fetcher = Fetcher(lambda block: fetch_block(store, manifest, block), store.concurrency, clocks)
+    viewer = ColumnViewer(manifest.schema, rules.form.columns)
     table = BlockTable(
         lambda block: int(manifest.lengths[block]),
         fetcher.request,
-        lambda buffer, block: column_views(decode_block(manifest, block, buffer), rules.form.columns),
+        lambda buffer, block: viewer(decode_block(manifest, block, buffer)),
         rules.memory.blocks,
         rules.memory.ahead,
     )

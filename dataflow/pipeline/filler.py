@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dataflow.dataset.block import read_block
-from dataflow.dataset.columns import column_views
+from dataflow.dataset.columns import ColumnViewer
 from dataflow.dataset.dataset import Dataset
 from dataflow.errors import FilterError
 from dataflow.pipeline.assemble import BatchForm, collated, finished
@@ -51,10 +51,11 @@ class Filler:
 
     def _find(self) -> _Found:
         dataset, manifest = self._dataset, self._dataset.manifest
-        transform = Transform(dataset.stages)
+        transform = Transform(dataset.transforms)
+        viewer = ColumnViewer(manifest.schema, dataset.columns)
         for block in range(manifest.num_blocks):
             batch = read_block(dataset.store, manifest, block)
-            views = dict(zip(dataset.columns, column_views(batch, dataset.columns), strict=True))
+            views = dict(zip(dataset.columns, viewer(batch), strict=True))
             for row in range(batch.num_rows):
                 sample = {column: view.value(row) for column, view in views.items()}
                 made = transform(sample, SampleKey(self._seed, "", self._epoch, block, row))
