@@ -154,7 +154,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         self.shuffle = bool(shuffle)
         coordinate = find_rank(rank, world_size, mesh)
         self._batches = BatchRules(int(batch_size or 1), coordinate.rank, coordinate.ranks, drop_last)
-        self._given_lanes = lanes
+        self._given_lanes = lanes if self.shuffle else None
         self._manifest = dataset.manifest
         chosen = lanes or default_lanes(self._manifest.num_blocks, usual_block_bytes(self._manifest))
         self._lanes = chosen if self.shuffle else 1

@@ -55,10 +55,8 @@ class FixedView:
         for size in self.shape:
             # flatten() would drop null lists and shift the rows after them.
             array = array.values.slice(array.offset * size, len(array) * size)
-            if view._valid is None and array.null_count:
-                raise DatasetError(
-                    f"column {self._name!r} has nulls within its lists: leave it out with select(), or write it without"
-                )
+            if array.null_count and not _under_nulls(array, view._valid):
+                raise _inner_nulls(self._name)
         view.values = _numbers(array, self._dtype)
         return view
 
@@ -136,9 +134,7 @@ class ListView:
 
     def of(self, array: pa.Array) -> ListView:
         if array.values.null_count:
-            raise DatasetError(
-                f"column {self._name!r} has nulls within its lists: leave it out with select(), or write it without"
-            )
+            raise _inner_nulls(self._name)
         view = copy(self)
         view._valid = _validity(array)
         view.offsets = _offsets(array, array.buffers()[1], self._offset)
@@ -208,6 +204,14 @@ def _view_class(kind: pa.DataType) -> Callable[[str, pa.DataType], ColumnView]:
     while pa.types.is_fixed_size_list(kind):
         kind = kind.value_type
     return FixedView if _is_number(kind) else ObjectView
+
+
+def _under_nulls(values: pa.Array, valid: NDArray[np.bool_] | None) -> bool:
+    """Whether all nulls among the values of fixed-size lists belong to lists that are null themselves."""
+    if valid is None:
+        return False
+    whole = np.asarray(values.is_valid().to_numpy(zero_copy_only=False)).reshape(len(valid), -1).all(axis=1)
+    return bool((whole | ~valid).all())
 
 
 def _inner_nulls(name: str) -> DatasetError:
