@@ -42,7 +42,7 @@ test: lint
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -rs $(PYTEST_FLAGS)
 
 soak: setup
-	$(BIN)/python -m pytest -m "soak and not gpu" -rs $(PYTEST_FLAGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "soak and not gpu" -rs $(PYTEST_FLAGS)
 
 sanitize: setup
 	cmake -S native -B build/sanitize -DCMAKE_BUILD_TYPE=RelWithDebInfo -DDATAFLOW_SANITIZE=ON -DDATAFLOW_WERROR=ON \
