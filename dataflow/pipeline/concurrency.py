@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_FIRST = 8
+_FIRST = 16
 _GAIN = 1.25
 _SETTLED_SECONDS = 10.0
 
