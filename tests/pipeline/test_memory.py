@@ -122,10 +122,10 @@ def test_the_least_memory_never_deadlocks(rows: Rows, lumpy: dataflow.Dataset, e
         if keep_one_in > 1:
             dataset = dataset.filter(lambda sample: sample["number"] % keep_one_in == 0)
             expected = expected[::keep_one_in]
-            options |= {"end": "exact", "agree": lambda more: True} if exact else {"steps_per_epoch": 30}
+            options |= {"end": "exact", "agree": lambda more: True} if exact else {"steps_per_epoch": 15}
         limit = least_memory(dataset, **options) + extra
         loader = make(dataset, memory_limit=limit, **options)
-        with limited(20):
+        with limited(50):
             batches = list(loader)
         seen = [sample for batch_ in batches for sample in valid_samples(batch_)]
         assert set(seen) <= set(expected)
