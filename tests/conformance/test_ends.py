@@ -33,6 +33,14 @@ def test_all_ranks_take_equal_steps(
         assert counts == [mode.options["steps_per_epoch"]] * 2
 
 
+@pytest.mark.parametrize(("way", "lanes"), [(Way(7, 2), 8), (Way(7, 4), 24), (Way(3, 8), 24), (Way(4, 6), 8)], ids=str)
+def test_an_exact_end_comes_as_soon_as_the_last_lane_has_ended(
+    adapter: Adapter, rows: Callable[[int], Any], way: Way, lanes: int
+) -> None:
+    for size in (37, 180, 500):
+        check_equal_steps(adapter, rows(size), FILTER_EXACT, way, lanes=lanes)
+
+
 @pytest.mark.soak
 def test_all_ranks_take_equal_steps_for_any_sizes(adapter: Adapter, rows: Callable[[int], Any]) -> None:
     @settings(max_examples=120, deadline=None)
