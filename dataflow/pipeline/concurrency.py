@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-_FIRST = 16
+_FIRST = 4
 _GAIN = 1.25
-_SETTLED_SECONDS = 10.0
+_PATIENCE = 2
+_SETTLED_SECONDS = 5.0
 
 
 class ConcurrencyProbe:
@@ -26,6 +27,7 @@ class ConcurrencyProbe:
         self._best = 0.0
         self._fallback = self.limit
         self._settled_at: float | None = None
+        self._failures = 0
         self._since: float | None = None
         self._reads = 0
         self._nbytes = 0
@@ -60,9 +62,13 @@ class ConcurrencyProbe:
         if throughput >= _GAIN * self._best:
             self._best = throughput
             self._raise()
-        else:
+            return
+        # On a busy machine one slow moment says nothing.
+        self._failures += 1
+        if self._failures >= _PATIENCE:
             self.limit, self._settled_at = self._fallback, now
 
     def _raise(self) -> None:
+        self._failures = 0
         self._fallback = self.limit
         self.limit = min(2 * self.limit, self._most)

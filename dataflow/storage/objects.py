@@ -27,7 +27,7 @@ _COALESCE_BYTES = 128 << 10
 class ObjectStore:
     """The objects below a URL of an object store."""
 
-    concurrency = 64
+    concurrency = 128
 
     def __init__(self, url: str, policy: RetryPolicy) -> None:
         self.url = url
