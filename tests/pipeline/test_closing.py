@@ -136,6 +136,9 @@ def test_close_frees_a_consumer_that_waits(rows: Rows) -> None:
         next(iterator)
     assert time.perf_counter() - start < 2.5
     gate.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("dataflow-"):
+            thread.join(10)  # those that were in the user's function end when it does
 
 
 def test_a_new_iteration_closes_the_one_before(rows: Rows) -> None:
