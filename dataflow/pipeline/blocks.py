@@ -121,7 +121,7 @@ class BlockTable:
         sizes: Bytes of a block, by number.
         fetch: Starts to bring a block that nobody held.
         decode: Bytes and block number to the columns that are read.
-        limit_bytes: Bound on all blocks together.
+        limit_bytes: Bound on all blocks together, now.
         ahead_bytes: Bound on those that lanes hold ahead of their need, which leaves room for the ones that they need.
     """
 
@@ -130,7 +130,7 @@ class BlockTable:
         sizes: Callable[[int], int],
         fetch: Callable[[HeldBlock], None],
         decode: Callable[[Any, int], Columns],
-        limit_bytes: int,
+        limit_bytes: Callable[[], int],
         ahead_bytes: int,
     ) -> None:
         self._sizes = sizes
@@ -203,7 +203,7 @@ class BlockTable:
             self._room.notify_all()
 
     def _fits(self, number: int) -> bool:
-        return number in self._held or self.used_bytes + self._sizes(number) <= self._limit
+        return number in self._held or self.used_bytes + self._sizes(number) <= self._limit()
 
     def _take(self, number: int, slot: int, order: NDArray[np.int32]) -> BlockUse:
         if self._stopped:

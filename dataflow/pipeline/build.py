@@ -63,7 +63,8 @@ def split_at_last_filter(stages: tuple[Stage, ...]) -> tuple[Transform, Transfor
 def build(rules: PipelineRules, start: Mark, extent: Extent, clocks: Clocks) -> Pipeline:
     """Start a pipeline at a position."""
     _native.reuse_freed_memory()
-    manifest, store = rules.manifest, rules.store
+    manifest, store, memory = rules.manifest, rules.store, rules.memory
+    usual_bytes = manifest.num_bytes // max(1, manifest.num_blocks)
     stream = Stream(rules.stream, start.epoch)
     fetcher = Fetcher(lambda block: fetch_block(store, manifest, block), store.concurrency, clocks)
     viewer = ColumnViewer(manifest.schema, rules.form.columns)
@@ -71,8 +72,8 @@ def build(rules: PipelineRules, start: Mark, extent: Extent, clocks: Clocks) -> 
         lambda block: int(manifest.lengths[block]),
         fetcher.request,
         lambda buffer, block: viewer(decode_block(manifest, block, buffer)),
-        rules.memory.blocks,
-        rules.memory.ahead,
+        lambda: memory.blocks - memory.ahead + min(memory.ahead, fetcher.blocks_ahead * usual_bytes),
+        memory.ahead,
     )
     assembler = Assembler(rules.form, stream, table, manifest.first_rows)
     planned = tickets(rules.batches, rules.stream.lanes, *extent)

@@ -13,6 +13,9 @@ from dataflow.pipeline.blocks import HeldBlock
 from dataflow.pipeline.clocks import Clocks
 from dataflow.pipeline.concurrency import ConcurrencyProbe
 
+_AHEAD_AT_LEAST = 8
+_AHEAD_FACTOR = 4
+
 
 class Fetcher:
     """Reads requested blocks with many threads, in the order of the slots that need them.
@@ -39,6 +42,14 @@ class Fetcher:
         self.threads: list[threading.Thread] = []
         self.blocks = 0
         self.nbytes = 0
+
+    @property
+    def blocks_ahead(self) -> int:
+        """How many blocks beyond those of the lanes it pays to ask for: what is in flight, and what waits for a thread.
+
+        More would only take memory that was not touched before, which costs more than the copying.
+        """
+        return _AHEAD_AT_LEAST + _AHEAD_FACTOR * self._probe.limit
 
     def request(self, block: HeldBlock) -> None:
         """Bring a block; its `wait` returns when it is there."""

@@ -61,8 +61,7 @@ def working_set(
             f"{_mib(least)}, memory_limit is {_mib(limit)}: raise memory_limit=, or lower lanes=, batch_size= or "
             "prefetch_factor=, use more ranks, or shard with smaller blocks"
         )
-    # Lanes are out of phase, so that few need their next block soon. More read-ahead than what is in flight would only
-    # take memory that was not touched before, which costs more than the copying.
+    # Lanes are out of phase, so that few need their next block soon: those in flight are enough.
     wanted = (max(here, in_batch) + max(in_batch, concurrency)) * block
     blocks = min(wanted, limit - batches, manifest.num_bytes)
     return WorkingSet(blocks, max(0, blocks - here * block), batches)
