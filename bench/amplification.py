@@ -14,7 +14,7 @@ import typer
 import dataflow
 from bench.measure import DATA, Row, Spread, provenance, show
 from bench.raw_rows import write_rows
-from bench.server import Nginx, s3_environment
+from tests.servers.nginx import Nginx, environment_for
 
 TARGETS = {1: 1.1, 4: 1.1, 3: 1.15, 7: 1.15}
 
@@ -29,7 +29,7 @@ def main(
     write_rows(data / name, int(gigabytes * (1 << 30)))
     rows = []
     with Nginx(data.parent) as server:
-        os.environ.update(s3_environment(server.endpoint), XDG_CACHE_HOME=str(data / "cache"))
+        os.environ.update(environment_for(server.endpoint), XDG_CACHE_HOME=str(data / "cache"))
         dataset = dataflow.open(f"s3://{data.name}/{name}")
         for ranks, target in TARGETS.items():
             before = server.bytes_sent(f"{name}/shard")

@@ -16,7 +16,8 @@ import typer
 
 from bench.measure import DATA, Figures, Row, Spread, interleave, provenance, ratios, run_python, show
 from bench.raw_rows import warm, write_rows
-from bench.server import Delay, Nginx, s3_environment
+from tests.servers.haproxy import DelayProxy
+from tests.servers.nginx import Nginx, environment_for
 
 CONCURRENCIES = (4, 8, 16, 32, 64, 128)
 KINDS = {"blocks": "the same blocks", "wide": "4 MiB ranges"}
@@ -47,9 +48,9 @@ def main(
     with ExitStack() as stack:
         endpoint = stack.enter_context(Nginx(data.parent, workers=2)).endpoint
         if milliseconds:
-            endpoint = stack.enter_context(Delay(endpoint, milliseconds)).endpoint
+            endpoint = stack.enter_context(DelayProxy(endpoint, milliseconds)).endpoint
         url = f"s3://{data.name}/{name}"
-        environment = s3_environment(endpoint) | {"XDG_CACHE_HOME": str(data / "cache")}
+        environment = environment_for(endpoint) | {"XDG_CACHE_HOME": str(data / "cache")}
 
         def bare(kind: str, threads: int) -> Figures:
             warm(folder)

@@ -21,7 +21,7 @@ end)
 
 _CONFIGURATION = """
 global
-    maxconn 2048
+    maxconn 4096
     lua-load {folder}/delay.lua
 defaults
     mode http

@@ -50,6 +50,16 @@ def nginx_program() -> str | None:
     return shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 
 
+def environment_for(endpoint: str) -> dict[str, str]:
+    """What makes S3 clients use a server that checks no signature."""
+    return {
+        "AWS_ACCESS_KEY_ID": "anyone",
+        "AWS_SECRET_ACCESS_KEY": "unchecked",
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_REGION": "us-east-1",
+    }
+
+
 @dataclass(frozen=True)
 class Served:
     """One line of the log."""
@@ -76,12 +86,7 @@ class Nginx:
             listener.bind(("127.0.0.1", 0))
             port = listener.getsockname()[1]
         self.endpoint = f"http://127.0.0.1:{port}"
-        self.environment = {
-            "AWS_ACCESS_KEY_ID": "anyone",
-            "AWS_SECRET_ACCESS_KEY": "unchecked",
-            "AWS_ENDPOINT_URL": self.endpoint,
-            "AWS_REGION": "us-east-1",
-        }
+        self.environment = environment_for(self.endpoint)
         self._state = tempfile.TemporaryDirectory(prefix="nginx-")
         configuration = Path(self._state.name) / "nginx.conf"
         configuration.write_text(
@@ -129,5 +134,6 @@ class Nginx:
             lines.append(Served(method, int(status), int(sent), path, byte_range))
         return [line for line in lines if line.status != 404]
 
-    def bytes_sent(self) -> int:
-        return sum(line.bytes_sent for line in self.served())
+    def bytes_sent(self, within: str = "") -> int:
+        """Bytes of bodies sent so far, of files with `within` in their paths."""
+        return sum(line.bytes_sent for line in self.served() if within in line.path)
