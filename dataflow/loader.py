@@ -265,17 +265,12 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
                 f"the state is of dataset {state.dataset}, {self._manifest.url} is {self._manifest.fingerprint}: "
                 "open the dataset that the state was taken from"
             )
-        if self._given_lanes is not None and state.lanes != self._given_lanes:
-            raise StateError(
-                f"the state has lanes={state.lanes}, this loader lanes={self._given_lanes}: leave out lanes="
-            )
-        if state.pipeline != self._fingerprint(state.lanes):
-            raise StateError(
-                f"the state is of another pipeline than {self._describe()}: give the loader the shuffle=, end= and the "
-                "stages (kinds, names, parameters, order) that it had"
-            )
-        if state.seed != self.seed:
-            raise StateError(f"the state has seed={state.seed}, this loader seed={self.seed}: give the same")
+        state.check_belongs(
+            lanes=self._given_lanes,
+            pipeline=self._fingerprint(state.lanes),
+            seed=self.seed,
+            described=self._describe(),
+        )
         state.check_complete()
         self._lanes = state.lanes
         self._use(manifest)

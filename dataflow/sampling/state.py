@@ -103,6 +103,28 @@ class StreamState:
             )
         return loaded
 
+    def check_belongs(self, *, lanes: int | None, pipeline: str, seed: int, described: str) -> None:
+        """Raise unless the state is of this stream.
+
+        Args:
+            lanes: Number of lanes that was asked for; None takes that of the state.
+            pipeline: Fingerprint of the pipeline with the lanes of the state.
+            seed: Seed of the order.
+            described: The pipeline in words.
+
+        Raises:
+            StateError: Names what differs.
+        """
+        if lanes is not None and self.lanes != lanes:
+            raise StateError(f"the state has lanes={self.lanes}, this loader lanes={lanes}: leave out lanes=")
+        if self.pipeline != pipeline:
+            raise StateError(
+                f"the state is of another pipeline than {described}: give the loader the shuffle=, end= and the stages "
+                "(kinds, names, parameters, order) that it had"
+            )
+        if self.seed != seed:
+            raise StateError(f"the state has seed={self.seed}, this loader seed={seed}: give the same")
+
     def check_complete(self) -> None:
         """Raise unless every lane's cursor is known and stands where the slots say.
 
