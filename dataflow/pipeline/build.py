@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from dataflow import _native
 from dataflow.dataset.block import decode_block, fetch_block
@@ -77,33 +78,10 @@ def build(rules: PipelineRules, start: Mark, extent: Extent, clocks: Clocks) -> 
     )
     assembler = Assembler(rules.form, stream, table, manifest.first_rows)
     planned = tickets(rules.batches, rules.stream.lanes, *extent)
+    run = partial(Pipeline, workers=rules.workers, window=rules.window, clocks=clocks, fetcher=fetcher, table=table)
     if not rules.filters:
-        return Pipeline(
-            lambda clock: locate(planned, stream, table, clock),
-            assembler.from_rows,
-            workers=rules.workers,
-            window=rules.window,
-            clocks=clocks,
-            fetcher=fetcher,
-            table=table,
-            lanes=None,
-        )
-    lane_rules = LaneRules(
-        stream,
-        table,
-        assembler.read,
-        split_at_last_filter(rules.stages)[0],
-        rules.filters,
-        rules.exact,
-    )
+        return run(lambda clock: locate(planned, stream, table, clock), assembler.from_rows, lanes=None)
+    deciding, _ = split_at_last_filter(rules.stages)
+    lane_rules = LaneRules(stream, table, assembler.read, deciding, rules.filters, rules.exact)
     lanes = Lanes(lane_rules, dict(start.cursors))
-    return Pipeline(
-        lambda clock: demand(planned, lanes, rules.exact),
-        assembler.from_lanes,
-        workers=rules.workers,
-        window=rules.window,
-        clocks=clocks,
-        fetcher=fetcher,
-        table=table,
-        lanes=lanes,
-    )
+    return run(lambda clock: demand(planned, lanes, rules.exact), assembler.from_lanes, lanes=lanes)
