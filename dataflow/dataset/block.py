@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+import numpy as np
 import pyarrow as pa
 import xxhash
 
@@ -62,15 +63,19 @@ def decode_block(manifest: Manifest, block: int, data: Buffer) -> pa.RecordBatch
     Raises:
         CorruptDataError: They are no block of the dataset's format, or have another number of rows.
     """
+    place = manifest.place(block)
     try:
-        batch = format_named(manifest.format).read(data, manifest.schema)
+        batch = format_named(manifest.format).read(data, manifest.schema, place)
     except CorruptDataError as error:
         raise CorruptDataError(f"{describe_block(manifest, block)}: {error}") from error
-    if batch.num_rows != manifest.rows[block]:
+    if batch.num_rows != place.rows:
         raise CorruptDataError(
-            f"{describe_block(manifest, block)}: has {batch.num_rows} rows, the manifest says "
-            f"{manifest.rows[block]}. Index the shards again"
+            f"{describe_block(manifest, block)}: has {batch.num_rows} rows, the manifest says {place.rows}. Index the "
+            "shards again"
         )
+    excluded = manifest.excluded_from(block)
+    if len(excluded):
+        batch = batch.take(pa.array(np.delete(np.arange(place.rows), excluded)))
     return batch
 
 

@@ -67,7 +67,7 @@ def index(
         try:
             for entry, found in zip(shards, pool.map(index_shard, shards), strict=True):
                 schema = found.schema if schema is None else _merge(kind, schema, found.schema, store, entry, shards[0])
-                writer.add(entry.path, entry.size, entry.version, found.blocks)
+                writer.add(entry.path, entry.size, entry.version, found.blocks, found.detail)
                 skipped += [Skipped(f"{entry.path}: {item.name}", item.reason) for item in found.skipped]
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)

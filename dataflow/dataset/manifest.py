@@ -11,10 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import ipc
 
+from dataflow.dataset.manifest_checksum import check_seal
+from dataflow.dataset.manifest_columns import Texts, Values, digests, list_of
 from dataflow.dataset.manifest_file import COLUMNS, MANIFEST_NAME, NO_CHAIN, Header
 from dataflow.dataset.manifest_location import find_manifest
 from dataflow.errors import DatasetError
-from dataflow.formats import format_named
+from dataflow.formats import Place, format_named
 from dataflow.storage import join_url
 
 __all__ = ["Manifest"]
@@ -39,9 +41,10 @@ class Manifest:
         format: Name of the shards' format.
         properties: JSON-able facts stored with the dataset.
         base_url: The folder that holds the shards.
-        rows: int32 [num_blocks], rows of each block.
+        rows: int32 [num_blocks], rows of each block, without those that are excluded.
         starts: int64 [num_blocks], offset of each block in its shard, in bytes.
         lengths: int64 [num_blocks], bytes of each block.
+        skips: int64 [num_blocks], decoded bytes of each block before its first row.
         first_rows: int64 [num_blocks], number of rows before each block.
         first_blocks: int32 [num_shards + 1], number of blocks before each shard; the last is num_blocks.
     """
@@ -56,9 +59,7 @@ class Manifest:
         try:
             self._load(file)
         except DatasetError as error:
-            raise DatasetError(
-                f"the manifest {join_url(url, MANIFEST_NAME)} cannot be used: {error}. Write it again: `dataflow index`"
-            ) from error
+            raise _unusable(url, error) from error
 
     @classmethod
     def open(cls, url: str) -> Manifest:
@@ -69,6 +70,15 @@ class Manifest:
             StorageError: The store could not be read.
         """
         folder, path = find_manifest(url)
+        try:
+            try:
+                check_seal(path)
+            except DatasetError:
+                # What is damaged may be this node's copy.
+                folder, path = find_manifest(url, anew=True)
+                check_seal(path)
+        except DatasetError as error:
+            raise _unusable(folder, error) from error
         with pa.memory_map(str(path)) as file:
             return cls(file, folder)
 
@@ -106,6 +116,7 @@ class Manifest:
         part.__dict__.pop("fingerprint", None)
         part.num_shards, part.num_blocks = shards, blocks
         part.rows, part.starts, part.lengths = self.rows[:blocks], self.starts[:blocks], self.lengths[:blocks]
+        part.skips = self.skips[:blocks]
         part.first_rows, part.first_blocks = self.first_rows[:blocks], self.first_blocks[: shards + 1]
         part.num_rows, part.num_bytes = int(part.rows.sum()), int(part.lengths.sum())
         return part
@@ -129,6 +140,34 @@ class Manifest:
     def shard_version(self, shard: int) -> str:
         """What the store called the shard's version when it was indexed, "" if unknown."""
         return self._versions.at(shard)
+
+    def detail(self, shard: int) -> bytes:
+        """What the format needs to decode the blocks of a shard beside their bytes; see `ShardIndex.detail`."""
+        return self._details.at(shard)
+
+    @property
+    def num_excluded(self) -> int:
+        """Number of rows that are stored, but never delivered."""
+        return int(self._first_excluded[self.num_shards])
+
+    def excluded_rows(self, shard: int) -> npt.NDArray[np.int32]:
+        """int32 [rows, 2]: the rows of a shard that are never delivered, as block of the shard and row as stored."""
+        start, end = int(self._first_excluded[shard]), int(self._first_excluded[shard + 1])
+        return self._excluded[start:end]
+
+    def excluded_from(self, block: int) -> npt.NDArray[np.int32]:
+        """int32: the stored rows of a block that are never delivered, in order."""
+        if not self.num_excluded:
+            return np.empty(0, np.int32)
+        shard = self.shard_of(block)
+        pairs = self.excluded_rows(shard)
+        rows: npt.NDArray[np.int32] = pairs[pairs[:, 0] == block - self.first_blocks[shard], 1]
+        return rows
+
+    def place(self, block: int) -> Place:
+        """What a format needs to decode a block beside its bytes."""
+        stored = int(self.rows[block]) + len(self.excluded_from(block))
+        return Place(int(self.starts[block]), stored, int(self.skips[block]), self.detail(self.shard_of(block)))
 
     def locate(self, row_number: int) -> tuple[int, int]:
         """Returns the block that holds a row of the dataset, and the row's number in that block."""
@@ -166,40 +205,35 @@ class Manifest:
         self.base_url = header.base or self.url
         self.num_rows, self.num_bytes, self.block_rows = header.num_rows, header.num_bytes, header.block_rows
         self.num_shards = batch.num_rows
-        self._paths = _Texts(batch.column("path"))
-        self._versions = _Texts(batch.column("version"))
+        self._paths = Texts(batch.column("path"))
+        self._versions = Texts(batch.column("version"))
         self._sizes = batch.column("size").to_numpy()
-        self._chains = _digests(batch.column("chain"))
+        self._chains = digests(batch.column("chain"))
+        self._details = Values(batch.column("detail"))
+        self._first_excluded, excluded = list_of(batch.column("excluded"), "excluded rows")
+        self._excluded: npt.NDArray[np.int32] = np.stack(
+            [excluded.field(place).to_numpy() for place in range(2)], axis=1
+        )
         self._load_blocks(batch.column("blocks"))
         self._check()
 
     def _load_blocks(self, blocks: pa.ListArray) -> None:
-        self.first_blocks: npt.NDArray[np.int32] = (
-            np.frombuffer(blocks.buffers()[1], np.int32, count=self.num_shards + 1)
-            if self.num_shards
-            else np.zeros(1, np.int32)
-        )
-        self.num_blocks = int(self.first_blocks[-1])
-        table = blocks.values
-        if not 0 <= self.num_blocks <= len(table) or self.first_blocks[0] != 0:
-            raise DatasetError(
-                f"it is damaged (block offsets {self.first_blocks[0]} to {self.num_blocks} of {len(table)})"
-            )
-        table = table.slice(0, self.num_blocks)
-        if table.null_count or any(table.field(i).null_count for i in range(table.type.num_fields)):
-            raise DatasetError("it has nulls in the table of blocks")
+        self.first_blocks, table = list_of(blocks, "blocks")
+        self.num_blocks = len(table)
         self.rows: npt.NDArray[np.int32] = table.field("rows").to_numpy()
         self.starts: npt.NDArray[np.int64] = table.field("start").to_numpy()
         self.lengths: npt.NDArray[np.int64] = table.field("length").to_numpy()
         self.first_rows: npt.NDArray[np.int64] = table.field("first_row").to_numpy()
-        self._checksums = _digests(table.field("checksum"))
+        self.skips: npt.NDArray[np.int64] = table.field("skip").to_numpy()
+        self._checksums = digests(table.field("checksum"))
 
     def _check(self) -> None:
         """Checks what every search relies on; offsets inside a shard are checked by the read itself."""
-        for start in range(0, self.num_shards, PIECE):
-            piece = self.first_blocks[start : start + PIECE + 1]
-            if (piece[1:] < piece[:-1]).any():
-                raise DatasetError("it is damaged (block offsets go backwards)")
+        for offsets in (self.first_blocks, self._first_excluded):
+            for start in range(0, self.num_shards, PIECE):
+                piece = offsets[start : start + PIECE + 1]
+                if (piece[1:] < piece[:-1]).any():
+                    raise DatasetError("it is damaged (block offsets go backwards)")
         total = 0
         for start in range(0, self.num_blocks, PIECE):
             rows = self.rows[start : start + PIECE]
@@ -213,35 +247,10 @@ class Manifest:
             raise DatasetError(f"it is damaged (its blocks have {total} rows, its header says {self.num_rows})")
 
 
-class _Texts:
-    """A column of strings, read one at a time without trusting its offsets."""
-
-    def __init__(self, column: pa.LargeStringArray) -> None:
-        _, offsets, data = column.buffers()
-        self._offsets = (
-            np.frombuffer(offsets, np.int64, count=len(column) + 1) if len(column) else np.zeros(1, np.int64)
-        )
-        self._data = memoryview(data) if data is not None else memoryview(b"")
-
-    def at(self, index: int) -> str:
-        if not 0 <= index < len(self._offsets) - 1:
-            raise IndexError(f"shard {index} of {len(self._offsets) - 1}")
-        start, end = int(self._offsets[index]), int(self._offsets[index + 1])
-        if not 0 <= start <= end <= len(self._data):
-            raise DatasetError(f"damaged manifest: the name of shard {index} lies at {start} to {end}")
-        try:
-            return str(self._data[start:end], "utf-8")
-        except UnicodeDecodeError as error:
-            raise DatasetError(f"damaged manifest: the name of shard {index} is not UTF-8") from error
-
-
-def _digests(column: pa.FixedSizeBinaryArray) -> npt.NDArray[np.void]:
-    """A fixed-size binary column as an array of raw items."""
-    width = column.type.byte_width
-    data = column.buffers()[1]
-    if data is None:
-        return np.empty(0, np.dtype(f"V{width}"))
-    return np.frombuffer(data, np.dtype(f"V{width}"), count=len(column), offset=column.offset * width)
+def _unusable(url: str, error: DatasetError) -> DatasetError:
+    return DatasetError(
+        f"the manifest {join_url(url, MANIFEST_NAME)} cannot be used: {error}. Write it again: `dataflow index`"
+    )
 
 
 def _reopen(url: str, fingerprint: str) -> Manifest:

@@ -1,6 +1,7 @@
 """The layout of `manifest.arrow`: an Arrow IPC file with one record batch, one row a shard.
 
-The children of the list column `blocks` are the table of all blocks, used where they lie in the mapped file.
+The children of the list column `blocks` are the table of all blocks, used where they lie in the mapped file. The file
+carries its own checksum in the metadata of its schema, which Arrow writes twice, at the start and in the footer.
 """
 
 from __future__ import annotations
@@ -16,7 +17,17 @@ from pyarrow import ipc
 
 from dataflow.errors import DatasetError, OptionError
 
-__all__ = ["BLOCK", "CHAIN_BYTES", "COLUMNS", "MANIFEST_NAME", "NO_CHAIN", "Header", "check_properties", "next_chain"]
+__all__ = [
+    "BLOCK",
+    "CHAIN_BYTES",
+    "COLUMNS",
+    "EXCLUDED",
+    "MANIFEST_NAME",
+    "NO_CHAIN",
+    "Header",
+    "check_properties",
+    "next_chain",
+]
 
 #: Every dataset has its manifest under this name.
 MANIFEST_NAME = "manifest.arrow"
@@ -34,14 +45,19 @@ BLOCK = pa.struct(
         pa.field("rows", pa.int32(), nullable=False),
         pa.field("checksum", pa.binary(16), nullable=False),
         pa.field("first_row", pa.int64(), nullable=False),
+        pa.field("skip", pa.int64(), nullable=False),
     ]
 )
+#: Rows of a shard that are never delivered: number of the block in the shard, and the row as it is stored in it.
+EXCLUDED = pa.struct([pa.field("block", pa.int32(), nullable=False), pa.field("row", pa.int32(), nullable=False)])
 COLUMNS = pa.schema(
     [
         pa.field("path", pa.large_string(), nullable=False),
         pa.field("size", pa.int64(), nullable=False),
         pa.field("version", pa.large_string(), nullable=False),
         pa.field("chain", pa.binary(CHAIN_BYTES), nullable=False),
+        pa.field("detail", pa.large_binary(), nullable=False),
+        pa.field("excluded", pa.list_(pa.field("item", EXCLUDED, nullable=False)), nullable=False),
         pa.field("blocks", pa.list_(pa.field("item", BLOCK, nullable=False)), nullable=False),
     ]
 )
@@ -126,17 +142,18 @@ def check_properties(properties: dict[str, Any]) -> None:
         ) from error
 
 
-def next_chain(chain: bytes, path: str, rows: list[int], checksums: bytes) -> bytes:
+def next_chain(chain: bytes, path: str, rows: bytes, checksums: bytes, excluded: bytes = b"") -> bytes:
     """The running fingerprint after one more shard: what it is called and holds, not where it lies or how old it is.
 
     Args:
         chain: Fingerprint of the shards before it.
         path: The shard's path in the dataset.
-        rows: Number of rows of each block.
+        rows: Number of rows of each block, each as int32.
         checksums: The blocks' checksums, end to end.
+        excluded: Block and row of each row that is never delivered, each as int32.
     """
     digest = xxhash.xxh3_128(chain)
-    for part in (path.encode(), ",".join(map(str, rows)).encode(), checksums):
+    for part in (path.encode(), rows, checksums, excluded):
         digest.update(len(part).to_bytes(8, "little"))
         digest.update(part)
     return digest.digest()

@@ -25,11 +25,12 @@ LOOKED_AT = 1000
 PIECE_BYTES = 8 << 20
 
 
-def find_manifest(url: str) -> tuple[str, Path]:
+def find_manifest(url: str, anew: bool = False) -> tuple[str, Path]:
     """Returns the dataset's folder and a local file with its manifest.
 
     Args:
         url: The dataset's folder, or the manifest in it.
+        anew: Download it even if there is a copy.
 
     Raises:
         DatasetError: There is no manifest; says what is there instead and what to do.
@@ -44,7 +45,7 @@ def find_manifest(url: str) -> tuple[str, Path]:
         raise DatasetError(_advice(store)) from error
     if isinstance(store, LocalStore):
         return store.url, Path(store.url) / MANIFEST_NAME
-    return store.url, _copy(store, entry)
+    return store.url, _copy(store, entry, anew)
 
 
 def _advice(store: Store) -> str:
@@ -83,13 +84,13 @@ def _is_file(url: str) -> bool:
     return True
 
 
-def _copy(store: Store, entry: Entry) -> Path:
+def _copy(store: Store, entry: Entry, anew: bool) -> Path:
     """Returns the node's copy of a manifest, downloading it when there is none of this version."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dataflow" / "manifests"
     identity = hashlib.blake2b("\n".join((store.url, entry.version)).encode(), digest_size=16).hexdigest()
     target = folder / f"{identity}.arrow"
     # The size check passes over what a full disk or a power cut may have left. No version: no way to trust a copy.
-    if entry.version and target.is_file() and target.stat().st_size == entry.size:
+    if not anew and entry.version and target.is_file() and target.stat().st_size == entry.size:
         return target
     temporary = folder / f".{identity}.{token_hex(8)}.partial"
     try:

@@ -6,14 +6,20 @@ from array import array
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import ipc
 
-from dataflow.dataset.manifest_file import BLOCK, COLUMNS, MANIFEST_NAME, NO_CHAIN, Header, next_chain
+from dataflow.dataset.manifest import Manifest
+from dataflow.dataset.manifest_checksum import UNSEALED, seal
+from dataflow.dataset.manifest_file import BLOCK, COLUMNS, EXCLUDED, MANIFEST_NAME, NO_CHAIN, Header, next_chain
 from dataflow.formats import Block
 from dataflow.storage import Store
 
 __all__ = ["ManifestWriter", "write_manifest"]
+
+CHECKSUM_BYTES = 16
+EXCLUDED_BYTES = 8
 
 
 class ManifestWriter:
@@ -38,14 +44,18 @@ class ManifestWriter:
         self._starts = array("q")
         self._lengths = array("q")
         self._rows = array("i")
+        self._skips = array("q")
         self._checksums = bytearray()
+        self._details: list[bytes] = []
+        self._excluded = bytearray()
+        self._first_excluded = array("i", [0])
 
     @property
     def num_rows(self) -> int:
         """Rows in the shards so far."""
         return sum(self._rows)
 
-    def add(self, path: str, size: int, version: str, blocks: list[Block]) -> None:
+    def add(self, path: str, size: int, version: str, blocks: list[Block], detail: bytes = b"") -> None:
         """Adds the next shard.
 
         Args:
@@ -53,17 +63,63 @@ class ManifestWriter:
             size: Its bytes.
             version: What the store calls its version, "" if unknown.
             blocks: Its blocks in order.
+            detail: See `ShardIndex.detail`.
         """
-        checksums = b"".join(block.checksum for block in blocks)
-        self._chain = next_chain(self._chain, path, [block.rows for block in blocks], checksums)
+        self._starts.extend(block.start for block in blocks)
+        self._lengths.extend(block.length for block in blocks)
+        self._rows.extend(block.rows for block in blocks)
+        self._skips.extend(block.skip for block in blocks)
+        self._checksums += b"".join(block.checksum for block in blocks)
+        self._end_shard(path, size, version, detail, b"")
+
+    def add_from(
+        self,
+        manifest: Manifest,
+        shard: int,
+        *,
+        path: str | None = None,
+        detail: bytes | None = None,
+        excluded: npt.NDArray[np.int32] | None = None,
+    ) -> None:
+        """Adds a shard as another manifest has it.
+
+        Args:
+            manifest: The other manifest.
+            shard: Number of the shard there.
+            path: Its path below the base of this one, if it is another one.
+            detail: Its detail, if it is another one.
+            excluded: int32 [rows, 2], all rows that are never to be delivered: number of the block in the shard, and
+                the row as it is stored; sorted. None: those of the other manifest.
+        """
+        first, last = int(manifest.first_blocks[shard]), int(manifest.first_blocks[shard + 1])
+        if excluded is None:
+            excluded = manifest.excluded_rows(shard)
+        stored = manifest.rows[first:last] + np.bincount(manifest.excluded_rows(shard)[:, 0], minlength=last - first)
+        rows = stored - np.bincount(excluded[:, 0], minlength=last - first)
+        self._starts.frombytes(manifest.starts[first:last].tobytes())
+        self._lengths.frombytes(manifest.lengths[first:last].tobytes())
+        self._rows.frombytes(rows.astype(np.int32).tobytes())
+        self._skips.frombytes(manifest.skips[first:last].tobytes())
+        self._checksums += b"".join(map(manifest.checksum, range(first, last)))
+        self._end_shard(
+            manifest.shard_path(shard) if path is None else path,
+            manifest.shard_size(shard),
+            manifest.shard_version(shard),
+            manifest.detail(shard) if detail is None else detail,
+            excluded.astype(np.int32).tobytes(),
+        )
+
+    def _end_shard(self, path: str, size: int, version: str, detail: bytes, excluded: bytes) -> None:
+        start = self._first_blocks[-1]
+        checksums = bytes(self._checksums[start * CHECKSUM_BYTES :])
+        self._chain = next_chain(self._chain, path, self._rows[start:].tobytes(), checksums, excluded)
         self._paths.append(path)
         self._versions.append(version)
         self._sizes.append(size)
         self._chains += self._chain
-        self._starts.extend(block.start for block in blocks)
-        self._lengths.extend(block.length for block in blocks)
-        self._rows.extend(block.rows for block in blocks)
-        self._checksums += checksums
+        self._details.append(detail)
+        self._excluded += excluded
+        self._first_excluded.append(len(self._excluded) // EXCLUDED_BYTES)
         self._first_blocks.append(len(self._rows))
 
     def write(self, store: Store, schema: pa.Schema) -> None:
@@ -95,8 +151,13 @@ class ManifestWriter:
                 pa.array(rows),
                 _digests(self._checksums, len(rows)),
                 pa.array(ends - rows),
+                pa.array(np.asarray(self._skips, np.int64)),
             ],
             fields=list(BLOCK),
+        )
+        pairs = np.frombuffer(bytes(self._excluded), np.int32).reshape(-1, 2)
+        excluded = pa.StructArray.from_arrays(
+            [pa.array(np.ascontiguousarray(pairs[:, place])) for place in range(2)], fields=list(EXCLUDED)
         )
         offsets = pa.array(np.asarray(self._first_blocks, np.int32))
         batch = pa.RecordBatch.from_arrays(
@@ -105,6 +166,10 @@ class ManifestWriter:
                 pa.array(np.asarray(self._sizes, np.int64)),
                 pa.array(self._versions, pa.large_string()),
                 _digests(self._chains, len(self._paths)),
+                pa.array(self._details, pa.large_binary()),
+                pa.ListArray.from_arrays(
+                    pa.array(np.asarray(self._first_excluded, np.int32)), excluded, type=COLUMNS.field("excluded").type
+                ),
                 pa.ListArray.from_arrays(offsets, table, type=COLUMNS.field("blocks").type),
             ],
             schema=COLUMNS,
@@ -115,9 +180,11 @@ class ManifestWriter:
 def write_manifest(store: Store, header: Header, shards: pa.RecordBatch) -> None:
     """Writes a manifest whose table of shards (columns `COLUMNS`) is at hand."""
     sink = pa.BufferOutputStream()
-    with ipc.new_file(sink, COLUMNS.with_metadata(header.to_metadata())) as writer:
+    with ipc.new_file(sink, COLUMNS.with_metadata(header.to_metadata() | UNSEALED)) as writer:
         writer.write_batch(shards)
-    store.put_atomic(MANIFEST_NAME, memoryview(sink.getvalue()).cast("B"))
+    file = bytearray(sink.getvalue())
+    seal(file)
+    store.put_atomic(MANIFEST_NAME, memoryview(file))
 
 
 def _digests(data: bytearray, count: int) -> pa.FixedSizeBinaryArray:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataflow.errors import DatasetError
 from dataflow.formats.arrow import ArrowFormat
-from dataflow.formats.format import Block, Format, ShardIndex, Skipped
+from dataflow.formats.format import Block, Format, Place, ShardIndex, Skipped
 from dataflow.formats.webdataset import WebDatasetFormat
 
-__all__ = ["FORMATS", "Block", "Format", "ShardIndex", "Skipped", "format_named", "format_of"]
+__all__ = ["FORMATS", "Block", "Format", "Place", "ShardIndex", "Skipped", "format_named", "format_of"]
 
 FORMATS: tuple[Format, ...] = (ArrowFormat(), WebDatasetFormat())
 

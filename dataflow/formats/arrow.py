@@ -9,7 +9,7 @@ import xxhash
 from pyarrow import ipc
 
 from dataflow.errors import CorruptDataError, DatasetError
-from dataflow.formats.format import MAX_BLOCK_BYTES, Block, ShardIndex
+from dataflow.formats.format import MAX_BLOCK_BYTES, Block, Place, ShardIndex
 from dataflow.formats.window import Window
 from dataflow.storage import join_url
 
@@ -66,10 +66,16 @@ class ArrowFormat:
             raise CorruptDataError(f"{url}: holds no Arrow schema. Write or copy the shard again.")
         return ShardIndex(blocks, schema)
 
-    def read(self, data: Buffer, schema: pa.Schema) -> pa.RecordBatch:
-        """See `Format.read`. Uncompressed columns are views of `data`, at addresses divisible by 8 if `data` is."""
+    def read(self, data: Buffer, schema: pa.Schema, place: Place) -> pa.RecordBatch:
+        """See `Format.read`. Uncompressed columns are views of `data`, at addresses divisible by 8 if `data` is.
+
+        A shard that was written with fewer columns, or in another order, has its own schema as `place.detail`.
+        """
         try:
-            return _decode(ipc.read_message(pa.py_buffer(data)), schema)
+            if not place.detail:
+                return _decode(ipc.read_message(pa.py_buffer(data)), schema)
+            own = ipc.read_schema(pa.py_buffer(place.detail))
+            return _fit(_decode(ipc.read_message(pa.py_buffer(data)), own), schema)
         except DAMAGED as error:
             raise CorruptDataError(f"not an Arrow record batch of the dataset's schema: {error}") from error
 
@@ -139,6 +145,15 @@ def _decode(message: ipc.Message, schema: pa.Schema) -> pa.RecordBatch:
     # Offsets that point outside their buffer would crash whoever reads the column, so nothing unchecked leaves here.
     batch.validate(full=True)
     return batch
+
+
+def _fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns of a schema, null where the batch has none of that name."""
+    columns = [
+        batch.column(field.name) if field.name in batch.schema.names else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _check_end(source: _Source, is_file: bool, url: str) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from dataflow.storage import Buffer, Store
 
-__all__ = ["MAX_BLOCK_BYTES", "Block", "Format", "ShardIndex", "Skipped"]
+__all__ = ["MAX_BLOCK_BYTES", "Block", "Format", "Place", "ShardIndex", "Skipped"]
 
 #: A block is read and held as a unit, so a larger one is refused when the shard is indexed.
 MAX_BLOCK_BYTES = 1 << 30
@@ -25,12 +25,31 @@ class Block:
         length: Number of bytes.
         rows: Number of rows that the bytes decode to.
         checksum: xxh3-128 digest of the bytes (16 bytes, big-endian).
+        skip: Decoded bytes before the first row, where a compressed block begins within a row of the block before it.
     """
 
     start: int
     length: int
     rows: int
     checksum: bytes
+    skip: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a format may need beside the bytes of a block to decode it.
+
+    Attributes:
+        start: Offset of the block in its shard.
+        rows: Number of rows that it holds.
+        skip: See `Block.skip`.
+        detail: See `ShardIndex.detail`.
+    """
+
+    start: int
+    rows: int
+    skip: int = 0
+    detail: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +62,20 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class ShardIndex:
-    """The blocks of one shard in order, its columns, and what it holds besides rows."""
+    """What was found in one shard.
+
+    Attributes:
+        blocks: Its blocks in order.
+        schema: Its columns.
+        skipped: What it holds besides rows.
+        detail: What all its blocks need to be decoded beside their own bytes, such as the footer of a Parquet file. It
+            is kept in the manifest.
+    """
 
     blocks: list[Block]
     schema: pa.Schema
     skipped: list[Skipped] = field(default_factory=list)
+    detail: bytes = b""
 
 
 class Format(Protocol):
@@ -74,8 +102,13 @@ class Format(Protocol):
             DatasetError: The shard is sound, but not something that can be loaded; says what to do.
         """
 
-    def read(self, data: Buffer, schema: pa.Schema) -> pa.RecordBatch:
+    def read(self, data: Buffer, schema: pa.Schema, place: Place) -> pa.RecordBatch:
         """Decodes the bytes of one block, with columns as in `schema`.
+
+        Args:
+            data: The bytes.
+            schema: The columns of the dataset.
+            place: Where the block lies, and what is known of it and its shard.
 
         Raises:
             CorruptDataError: The bytes are not a block of this format. The caller adds shard and block.

@@ -15,7 +15,7 @@ import xxhash
 
 from dataflow.errors import CorruptDataError, DatasetError
 from dataflow.formats.binary import binary_array
-from dataflow.formats.format import MAX_BLOCK_BYTES, Block, ShardIndex, Skipped
+from dataflow.formats.format import MAX_BLOCK_BYTES, Block, Place, ShardIndex, Skipped
 from dataflow.formats.tar import Member, read_member
 from dataflow.formats.window import WINDOW_BYTES, Window
 from dataflow.storage import join_url
@@ -46,7 +46,7 @@ class WebDatasetFormat:
         except DatasetError as error:
             raise DatasetError(f"{url}: {error}") from error
 
-    def read(self, data: Buffer, schema: pa.Schema) -> pa.RecordBatch:
+    def read(self, data: Buffer, schema: pa.Schema, place: Place) -> pa.RecordBatch:
         """See `Format.read`. Extensions that `schema` lacks are left out."""
         view = memoryview(data)
         end = len(view)

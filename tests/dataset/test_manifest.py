@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pyarrow import ipc
 
 from dataflow.dataset import Manifest, ManifestWriter
+from dataflow.dataset.manifest_checksum import UNSEALED, seal
 from dataflow.errors import DatasetError
 from dataflow.formats import Block
 from dataflow.storage import open_store
@@ -132,8 +133,13 @@ def rewrite(folder: Path, change: object) -> None:
     change(columns, metadata)  # type: ignore[operator]
     table = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
     path.unlink()
-    with ipc.new_file(str(path), table.schema.with_metadata(metadata)) as writer:
+    sink = pa.BufferOutputStream()
+    with ipc.new_file(sink, table.schema.with_metadata(metadata | (UNSEALED if metadata else {}))) as writer:
         writer.write_batch(table)
+    data = bytearray(sink.getvalue())
+    if metadata:
+        seal(data)
+    path.write_bytes(data)
 
 
 def with_blocks(name: str, values: list[int]) -> object:

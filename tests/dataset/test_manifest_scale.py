@@ -53,6 +53,7 @@ def test_a_million_shards_open_in_a_second_and_100_mb(tmp_path: Path) -> None:
             pa.array(np.full(SHARDS, 40, np.int32)),
             digests(SHARDS),
             pa.array(numbers * 40),
+            pa.array(np.zeros(SHARDS, np.int64)),
         ],
         fields=list(BLOCK),
     )
@@ -66,6 +67,8 @@ def test_a_million_shards_open_in_a_second_and_100_mb(tmp_path: Path) -> None:
             pa.array(np.full(SHARDS, 1 << 20)),
             pa.array(["d41d8cd98f00b204e9800998ecf8427e"] * SHARDS, pa.large_string()),
             digests(SHARDS),
+            pa.array([b""] * SHARDS, pa.large_binary()),
+            pa.array([[]] * SHARDS, COLUMNS.field("excluded").type),
             pa.ListArray.from_arrays(offsets, table, type=COLUMNS.field("blocks").type),
         ],
         schema=COLUMNS,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dataflow.formats import ShardIndex, format_named
+from dataflow.formats import Place, ShardIndex, format_named
 from dataflow.storage import open_store
 
 WEBDATASET = format_named("webdataset")
@@ -37,7 +37,9 @@ def rows_of(data: bytes, index: ShardIndex, schema: pa.Schema | None = None) -> 
     """All rows, each block read from its own bytes alone."""
     rows: list[dict[str, object]] = []
     for block in index.blocks:
-        batch = WEBDATASET.read(data[block.start : block.start + block.length], schema or index.schema)
+        batch = WEBDATASET.read(
+            data[block.start : block.start + block.length], schema or index.schema, Place(block.start, block.rows)
+        )
         batch.validate(full=True)
         assert batch.num_rows == block.rows
         rows += batch.to_pylist()

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from pyarrow import ipc
 
 from dataflow.errors import CorruptDataError, DatasetError, StorageNotFoundError
-from dataflow.formats import ShardIndex, format_named, format_of
+from dataflow.formats import Place, ShardIndex, format_named, format_of
 from dataflow.storage import Buffer, open_store
 from dataflow.storage.local import LocalStore
 
 ARROW = format_named("arrow")
+PLACE = Place(0, 0)
 SCHEMA = pa.schema(
     [
         ("image", pa.binary()),
@@ -69,8 +70,8 @@ def test_blocks_are_the_record_batches(tmp_path: Path, stream: bool, options: di
     for block, batch in zip(index.blocks, batches, strict=True):
         piece = data[block.start : block.start + block.length]
         assert block.checksum == xxhash.xxh3_128_digest(piece)
-        assert ARROW.read(piece, index.schema).equals(batch)
-        assert ARROW.read(memoryview(piece), index.schema).equals(batch)
+        assert ARROW.read(piece, index.schema, PLACE).equals(batch)
+        assert ARROW.read(memoryview(piece), index.schema, PLACE).equals(batch)
 
 
 def test_uncompressed_blocks_are_used_in_place(tmp_path: Path) -> None:
@@ -78,7 +79,7 @@ def test_uncompressed_blocks_are_used_in_place(tmp_path: Path) -> None:
     block = index_file(tmp_path / "a.arrow").blocks[0]
     piece = data[block.start : block.start + block.length]
     address = pa.py_buffer(piece).address
-    values = ARROW.read(piece, SCHEMA).column("image").buffers()[2]
+    values = ARROW.read(piece, SCHEMA, PLACE).column("image").buffers()[2]
     assert address <= values.address < address + len(piece)
 
 
@@ -169,7 +170,7 @@ def test_damaged_blocks_raise_and_nothing_else(
         block[data.draw(st.integers(0, len(block) - 1))] = data.draw(st.integers(0, 255))
     del block[data.draw(st.integers(1, len(block))) :]
     try:
-        batch = ARROW.read(bytes(block), SCHEMA)
+        batch = ARROW.read(bytes(block), SCHEMA, PLACE)
     except CorruptDataError:
         return
     batch.to_pylist()  # whatever passed can be read without a crash

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataflow.errors import CorruptDataError
+from dataflow.formats import Place
 from tests.formats.archives import FORMATS, WEBDATASET, header, index_bytes, pack, padded, rows_of
 
 NAMES = {
@@ -138,7 +139,9 @@ def test_damaged_blocks_raise_and_nothing_else(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 4))):
         archive[data.draw(st.integers(0, len(archive) - 1))] = data.draw(st.integers(0, 255))
     try:
-        batch = WEBDATASET.read(bytes(archive), pa.schema([pa.field("key", pa.string()), pa.field("jpg", pa.binary())]))
+        batch = WEBDATASET.read(
+            bytes(archive), pa.schema([pa.field("key", pa.string()), pa.field("jpg", pa.binary())]), Place(0, 1)
+        )
     except CorruptDataError:
         return
     batch.validate(full=True)
