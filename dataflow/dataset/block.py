@@ -13,7 +13,7 @@ from dataflow.errors import CorruptDataError, StorageError, StorageNotFoundError
 from dataflow.formats import format_named
 from dataflow.storage import Buffer, Store, join_url
 
-__all__ = ["decode_block", "describe_block", "fetch_block", "read_block"]
+__all__ = ["decode_block", "decode_stored_block", "describe_block", "fetch_block", "read_block"]
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,20 @@ def fetch_block(store: Store, manifest: Manifest, block: int, verify: bool = Tru
 
 
 def decode_block(manifest: Manifest, block: int, data: Buffer) -> pa.RecordBatch:
-    """Turns the bytes of one block into its rows, with the columns of `manifest.schema`.
+    """Turns the bytes of one block into its rows, with the columns of `manifest.schema`, without those excluded.
+
+    Raises:
+        CorruptDataError: They are no block of the dataset's format, or have another number of rows.
+    """
+    batch = decode_stored_block(manifest, block, data)
+    excluded = manifest.excluded_from(block)
+    if len(excluded):
+        batch = batch.take(pa.array(np.delete(np.arange(batch.num_rows), excluded)))
+    return batch
+
+
+def decode_stored_block(manifest: Manifest, block: int, data: Buffer) -> pa.RecordBatch:
+    """Turns the bytes of one block into all rows that are stored in it; else as `decode_block`.
 
     Raises:
         CorruptDataError: They are no block of the dataset's format, or have another number of rows.
@@ -73,9 +86,6 @@ def decode_block(manifest: Manifest, block: int, data: Buffer) -> pa.RecordBatch
             f"{describe_block(manifest, block)}: has {batch.num_rows} rows, the manifest says {place.rows}. Index the "
             "shards again"
         )
-    excluded = manifest.excluded_from(block)
-    if len(excluded):
-        batch = batch.take(pa.array(np.delete(np.arange(place.rows), excluded)))
     return batch
 
 

@@ -1,0 +1,1 @@
+"""What is done to whole datasets: verify and describe them, exclude rows, merge, and export to other formats."""
