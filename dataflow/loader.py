@@ -168,6 +168,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         self._position = Position(self._epochs)
         self._prefix_epoch = 0
         self._running: weakref.ref[Iteration] | None = None
+        self._source = dataset.source
         self._last: Pipeline | None = None
 
     @property
@@ -207,6 +208,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         start, number = self._position.begin()
         self._drop_prefix()
         rules = self._rules()
+        self._source = rules.source
         self._last = build(rules, start, self._epochs.extent(start.slots), Clocks())
         exact = None
         if self._epochs.exact and not self._epochs.one_to_one:
@@ -282,7 +284,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         if self._last is None:
             raise DataflowError("nothing was read yet: iterate first")
         blocks, batches = self._working_set.blocks, self._working_set.batches
-        return stats(self._last, {"blocks": blocks, "batches": batches, "memory_limit": self._memory})
+        return stats(self._last, self._source, {"blocks": blocks, "batches": batches, "memory_limit": self._memory})
 
     def report(self) -> str:
         """The figures of `stats` as text: a table, and what the consumer waited for."""
@@ -313,7 +315,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         )
         return PipelineRules(
             self._manifest,
-            dataset.store,
+            dataset.source.uncounted(),
             dataset.transforms,
             dataset.filters,
             StreamRules(BlockLayout.of(self._manifest.rows), self.seed, "", self._lanes, self.shuffle),

@@ -11,43 +11,68 @@ from typing import Any, SupportsIndex
 import numpy as np
 import pyarrow as pa
 
-from dataflow.dataset.block import read_block
+from dataflow.dataset.block_source import BlockSource, check_verify, choose_cache
 from dataflow.dataset.columns import ColumnView, ColumnViewer
 from dataflow.dataset.manifest import Manifest
 from dataflow.dataset.stages import Filter, Map, Select, Stage, function_name, takes_generator
 from dataflow.errors import OptionError
 from dataflow.storage import Store, open_store
+from dataflow.storage.cache import BlockCache
 
 __all__ = ["Dataset", "open_dataset"]
 
 
-def open_dataset(url: str) -> Dataset:
+def open_dataset(
+    url: str, *, verify: float | bool = 1.0, cache: str | None = None, cache_limit: int | str | None = None
+) -> Dataset:
     """Opens the dataset at a URL. Only its manifest is read.
+
+    Args:
+        url: The dataset's folder.
+        verify: Share of the blocks whose checksum is compared when they are read, from 0 (or False) to 1 (or True).
+            Always the same blocks. What goes through a cache is always compared.
+        cache: Folder on a local disk where blocks of a remote dataset are kept, for all processes of the host. Datasets
+            on a local disk are never copied there.
+        cache_limit: Most bytes that the cache may take: a number, or a text such as "200GiB". Needed with `cache`.
 
     Raises:
         DatasetError: There is no dataset; says what there is instead and what to do.
+        OptionError: An argument makes no sense, or the cache is too small for the dataset.
         StorageError: The store could not be read.
     """
-    return Dataset(Manifest.open(url))
+    share = check_verify(verify)
+    manifest = Manifest.open(url)
+    return Dataset(manifest, (), share, choose_cache(manifest, open_store(manifest.base_url), cache, cache_limit))
 
 
 class Dataset:
     """Rows in shards and the stages that each goes through. Immutable: every method returns a new dataset.
 
-    Nothing is read before a row is asked for. A dataset pickles as its URL and its stages, also after use.
+    Nothing is read before a row is asked for. A dataset pickles as its URL, its stages and the
+    arguments of `open`, also after use.
 
     Args:
         manifest: Which rows there are.
         stages: What is done with each, in order.
+        verify: Share of the blocks whose checksum is compared.
+        cache: Where blocks are kept on this host.
     """
 
-    def __init__(self, manifest: Manifest, stages: tuple[Stage, ...] = ()) -> None:
+    def __init__(
+        self,
+        manifest: Manifest,
+        stages: tuple[Stage, ...] = (),
+        verify: float = 1.0,
+        cache: BlockCache | None = None,
+    ) -> None:
         self.manifest = manifest
         self.stages = stages
+        self._verify = verify
+        self._cache = cache
         self._last: tuple[int, dict[str, ColumnView]] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Dataset, (self.manifest, self.stages)
+        return Dataset, (self.manifest, self.stages, self._verify, self._cache)
 
     def __repr__(self) -> str:
         stages = "".join(f".{kind}({name or ', '.join(parameters)})" for kind, name, parameters in self.pipeline)
@@ -113,6 +138,11 @@ class Dataset:
         """Where the shards are."""
         return open_store(self.manifest.base_url)
 
+    @cached_property
+    def source(self) -> BlockSource:
+        """What brings the bytes of blocks."""
+        return BlockSource(self.store, self._verify, self._cache)
+
     def select(self, columns: str | Iterable[str]) -> Dataset:
         """Keeps some columns, in the order given.
 
@@ -127,7 +157,7 @@ class Dataset:
             raise OptionError(f"{self.manifest.url} has no column {unknown[0]!r}; it has {', '.join(schema.names)}")
         if not names or len(set(names)) != len(names):
             raise OptionError(f"select takes one or more different columns, not {names}")
-        return Dataset(self.manifest, (*self.stages, Select(names)))
+        return self._with(Select(names))
 
     def map(self, fn: Callable[..., Any], name: str | None = None) -> Dataset:
         """Replaces each row by `fn(row)`, or `fn(row, rng)` if `fn` has a second parameter.
@@ -136,11 +166,11 @@ class Dataset:
             fn: Takes a row as a dict. `rng` is a `numpy.random.Generator` of the row's own, the same whoever runs it.
             name: What a loader's state knows the stage by; None takes the function's qualified name.
         """
-        return Dataset(self.manifest, (*self.stages, Map(fn, name or function_name(fn), takes_generator(fn))))
+        return self._with(Map(fn, name or function_name(fn), takes_generator(fn)))
 
     def filter(self, fn: Callable[..., Any], name: str | None = None) -> Dataset:
         """Keeps the rows for which `fn` is true; arguments as for `map`."""
-        return Dataset(self.manifest, (*self.stages, Filter(fn, name or function_name(fn), takes_generator(fn))))
+        return self._with(Filter(fn, name or function_name(fn), takes_generator(fn)))
 
     def __len__(self) -> int:
         self._check_countable("has no length")
@@ -175,11 +205,14 @@ class Dataset:
                 sample = stage.fn(sample)
         return sample
 
+    def _with(self, stage: Stage) -> Dataset:
+        return Dataset(self.manifest, (*self.stages, stage), self._verify, self._cache)
+
     def _views(self, block: int) -> dict[str, ColumnView]:
         """The columns of a block. The last block stays at hand, since neighbouring rows are often asked for in turn."""
         last = self._last
         if last is None or last[0] != block:
-            batch = read_block(self.store, self.manifest, block)
+            batch = self.source.read(self.manifest, block)
             views = ColumnViewer(batch.schema, self.columns)(batch)
             last = self._last = (block, dict(zip(self.columns, views, strict=True)))
         return last[1]

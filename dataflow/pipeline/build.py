@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from dataflow import _native
-from dataflow.dataset.block import decode_block, fetch_block
+from dataflow.dataset.block import decode_block
+from dataflow.dataset.block_source import BlockSource
 from dataflow.dataset.columns import ColumnViewer
 from dataflow.dataset.manifest import Manifest
 from dataflow.dataset.stages import Filter, Stage
@@ -21,7 +22,6 @@ from dataflow.pipeline.position import Extent, Mark
 from dataflow.pipeline.transform import Transform
 from dataflow.pipeline.working_set import WorkingSet
 from dataflow.sampling.stream import Stream, StreamRules
-from dataflow.storage import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class PipelineRules:
 
     Attributes:
         manifest: The dataset.
-        store: Where its shards are.
+        source: What brings its blocks.
         stages: What is done with each sample of the columns that are read.
         filters: Names of the filters among them, for messages; empty where there are none.
         stream: The order of samples.
@@ -43,7 +43,7 @@ class PipelineRules:
     """
 
     manifest: Manifest
-    store: Store
+    source: BlockSource
     stages: tuple[Stage, ...]
     filters: str
     stream: StreamRules
@@ -64,10 +64,10 @@ def split_at_last_filter(stages: tuple[Stage, ...]) -> tuple[Transform, Transfor
 def build(rules: PipelineRules, start: Mark, extent: Extent, clocks: Clocks) -> Pipeline:
     """Start a pipeline at a position."""
     _native.reuse_freed_memory()
-    manifest, store, memory = rules.manifest, rules.store, rules.memory
+    manifest, source, memory = rules.manifest, rules.source, rules.memory
     usual_bytes = manifest.num_bytes // max(1, manifest.num_blocks)
     stream = Stream(rules.stream, start.epoch)
-    fetcher = Fetcher(lambda block: fetch_block(store, manifest, block), store.concurrency, clocks)
+    fetcher = Fetcher(lambda block: source.fetch(manifest, block), source.store.concurrency, clocks)
     viewer = ColumnViewer(manifest.schema, rules.form.columns)
     table = BlockTable(
         lambda block: int(manifest.lengths[block]),

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dataflow.dataset.block import read_block
 from dataflow.dataset.columns import ColumnViewer
 from dataflow.dataset.dataset import Dataset
 from dataflow.errors import FilterError
@@ -54,7 +53,7 @@ class Filler:
         transform = Transform(dataset.transforms)
         viewer = ColumnViewer(manifest.schema, dataset.columns)
         for block in range(manifest.num_blocks):
-            batch = read_block(dataset.store, manifest, block)
+            batch = dataset.source.read(manifest, block)
             views = dict(zip(dataset.columns, viewer(batch), strict=True))
             for row in range(batch.num_rows):
                 sample = {column: view.value(row) for column, view in views.items()}

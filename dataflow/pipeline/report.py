@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dataflow.dataset.block_source import BlockSource
 from dataflow.pipeline.clocks import STAGES
 from dataflow.pipeline.deliver import Pipeline
 
@@ -15,7 +16,7 @@ _ADVICE = {
 }
 
 
-def stats(pipeline: Pipeline, working_set: dict[str, int]) -> dict[str, Any]:
+def stats(pipeline: Pipeline, source: BlockSource, working_set: dict[str, int]) -> dict[str, Any]:
     """All figures as a JSON-able dict; seconds and bytes."""
     clocks = pipeline.clocks
     stages: dict[str, dict[str, float]] = {}
@@ -29,6 +30,7 @@ def stats(pipeline: Pipeline, working_set: dict[str, int]) -> dict[str, Any]:
         "waited": clocks.waited,
         "waited_for": dict(clocks.waited_for),
         "stages": stages,
+        "cache": {"blocks": source.hits, "bytes": source.hit_bytes},
         "block_bytes": {"now": pipeline.table.used_bytes, "peak": pipeline.table.peak_bytes},
         "working_set": working_set,
     }
@@ -44,8 +46,10 @@ def report(figures: dict[str, Any]) -> str:
         )
     fetched = figures["stages"]["fetch"]
     peak = figures["block_bytes"]["peak"]
+    cached = figures["cache"]
+    from_cache = f", {cached['bytes'] / 1e6:.1f} MB of them from the cache" if cached["blocks"] else ""
     lines.append(
-        f"{figures['steps']} batches; {fetched['blocks']} blocks, {fetched['bytes'] / 1e6:.1f} MB fetched; "
+        f"{figures['steps']} batches; {fetched['blocks']} blocks, {fetched['bytes'] / 1e6:.1f} MB fetched{from_cache}; "
         f"at most {peak / 1e6:.1f} MB of blocks in memory"
     )
     share = figures["wait_share"]
