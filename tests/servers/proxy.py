@@ -6,6 +6,7 @@ The test scripts it: a function sees each request and says which fault its reply
 from __future__ import annotations
 
 import http.client
+import re
 import socket
 import struct
 import threading
@@ -46,6 +47,9 @@ class Fault:
     headers: bool = True  # False: stall before even the headers
     rewrite_length: bool = False  # announce the short length, so that the reply looks complete
     rate: float | None = None  # bytes/s
+    flip: int | None = None  # a bit of this byte of the body is wrong
+    shift: int = 0  # the reply says that its range is so many bytes further on
+    whole: bool = False  # the range is ignored: 200 and the whole object (zeros where it was not asked for)
 
 
 def slow_down() -> Fault:
@@ -118,6 +122,22 @@ class FaultProxy:
             self.bytes_sent += count
 
 
+def _broken(fault: Fault, status: int, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+    """A reply that is whole, but wrong: its status and its body; changes the headers."""
+    if fault.flip is not None and fault.flip < len(body):
+        changed = bytearray(body)
+        changed[fault.flip] ^= 1
+        body = bytes(changed)
+    if status == 206 and (fault.shift or fault.whole):
+        name = next(name for name in headers if name.lower() == "content-range")
+        first, last, size = map(int, re.findall(r"\d+", headers[name]))
+        headers[name] = f"bytes {first + fault.shift}-{last + fault.shift}/{size}"
+        if fault.whole:
+            del headers[name]
+            return 200, bytes(first) + body + bytes(size - last - 1)
+    return status, body
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
@@ -160,7 +180,8 @@ class _Handler(BaseHTTPRequestHandler):
                 if name.lower() not in ("connection", "transfer-encoding", "content-length")
             }
             length = reply.getheader("Content-Length") if self.command == "HEAD" else None
-            self._send(reply.status, kept, reply.read(), fault, length)
+            status, content = _broken(fault, reply.status, kept, reply.read())
+            self._send(status, kept, content, fault, length)
         finally:
             upstream.close()
 

@@ -28,6 +28,7 @@ BODY_FAULTS = {
     "500": error_reply(500, "InternalError", "We encountered an internal error."),
     "429": error_reply(429, "TooManyRequests", "Too many."),
 }
+RANGE_FAULTS = {"another range": Fault(shift=100), "the whole object": Fault(whole=True)}
 
 
 SILENCES = {"in the body": Fault(after=150_000, end="stall"), "before the headers": Fault(headers=False)}
@@ -57,6 +58,18 @@ def test_sg02_tries_are_bounded_and_the_error_says_what_where_and_how_often(
     with pytest.raises(StorageError, match=r"read bytes 1000-200999 of .*s3://.*/x\.bin: .*attempts: 3, \d+\.\d s"):
         store.read_range("x.bin", 1000, 200_000)
     assert fault_proxy.count() - before == 3
+
+
+@pytest.mark.parametrize("fault", RANGE_FAULTS.values(), ids=RANGE_FAULTS.keys())
+def test_a_reply_with_another_range_is_never_taken(s3_url: str, fault_proxy: FaultProxy, fault: Fault) -> None:
+    store = open_store(s3_url, FAST)
+    store.put_atomic("x.bin", DATA)
+    for _ in range(2):
+        fault_proxy.each_once(fault, fault)
+        assert bytes(store.read_range("x.bin", 1000, 200_000)) == DATA[1000:201_000]
+    fault_proxy.script = lambda request: fault if request.method == "GET" else None
+    with pytest.raises(StorageError, match=r"read bytes 1000-200999 of .*s3://.*/x\.bin: .*attempts: 3, \d+\.\d s"):
+        store.read_range("x.bin", 1000, 200_000)
 
 
 def test_sg02_a_broken_reply_to_many_ranges_is_read_again(store: Store, fault_proxy: FaultProxy) -> None:
