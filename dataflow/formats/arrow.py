@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 from pyarrow import ipc
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["ArrowFormat", "dictionary_column"]
 
 MAGIC = b"ARROW1"
+# An entry of the footer for a record batch.
+LISTED = np.dtype([("offset", "<i8"), ("metadata", "<i4"), ("padding", "<i4"), ("body", "<i8")])
 # What pyarrow raises on damaged bytes: its own errors, and Python's for short reads and absurd lengths.
 DAMAGED = (pa.ArrowException, OSError, EOFError, MemoryError, ValueError, TypeError)
 
@@ -64,6 +68,11 @@ class ArrowFormat:
         _check_end(source, is_file, url)
         if schema is None:
             raise CorruptDataError(f"{url}: holds no Arrow schema. Write or copy the shard again.")
+        if is_file and not _footer_fits(source.window, schema, blocks):
+            raise CorruptDataError(
+                f"{url}: damaged: its footer does not have the {len(blocks)} record batches and the schema that the file "
+                "holds. Write or copy the shard again."
+            )
         return ShardIndex(blocks, schema)
 
     def read(self, data: Buffer, schema: pa.Schema, place: Place) -> pa.RecordBatch:
@@ -171,6 +180,42 @@ def _check_end(source: _Source, is_file: bool, url: str) -> None:
             f"{url}: the Arrow stream ends at offset {source.position}, but the file has {size} bytes. "
             "Keep one stream a file."
         )
+
+
+def _footer_fits(window: Window, schema: pa.Schema, blocks: list[Block]) -> bool:
+    """Whether the footer, which other readers go by, agrees with what the file holds."""
+    length = int.from_bytes(window.read(window.size - len(MAGIC) - 4, 4), "little")
+    if not 0 < length <= window.size:
+        return False
+    footer = bytes(window.read(window.size - len(MAGIC) - 4 - length, length))
+    # Nothing but the footer is looked at when a file is opened, so that it makes one by itself.
+    file = b"".join((MAGIC, bytes(2), footer, length.to_bytes(4, "little"), MAGIC))
+    try:
+        if not ipc.open_file(pa.BufferReader(file)).schema.equals(schema, check_metadata=True):
+            return False
+        dictionaries, batches = (_listed(footer, field) for field in (2, 3))
+    except DAMAGED:
+        return False
+    starts, lengths = batches["offset"].tolist(), (batches["metadata"] + batches["body"]).tolist()
+    return not len(dictionaries) and list(zip(starts, lengths, strict=True)) == [
+        (block.start, block.length) for block in blocks
+    ]
+
+
+def _listed(footer: bytes, field: int) -> npt.NDArray[np.void]:
+    """The messages that a field of a footer lists: a flatbuffer's vector of structs."""
+
+    def number(at: int, size: int = 4) -> int:
+        return int.from_bytes(footer[at : at + size], "little")
+
+    table = number(0)
+    offsets = table - number(table)
+    offset = number(offsets + 4 + 2 * field, 2) if number(offsets, 2) > 4 + 2 * field else 0
+    if not offset:
+        return np.empty(0, LISTED)
+    vector = table + offset
+    vector += number(vector)
+    return np.frombuffer(footer, LISTED, number(vector), vector + 4)
 
 
 def _refuse_dictionaries(schema: pa.Schema, url: str) -> None:

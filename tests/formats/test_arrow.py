@@ -182,3 +182,32 @@ def test_formats_are_found_by_suffix_and_name() -> None:
     assert format_of("a.tar.gz") is None
     with pytest.raises(DatasetError, match="'parquets'; there are 'arrow', 'webdataset'"):
         format_named("parquets")
+
+
+def test_a_footer_that_other_readers_would_stumble_over(tmp_path: Path) -> None:
+    batch = pa.record_batch({"number": [1, 2, 3], "text": ["a", "b", "c"]})
+    sink = pa.BufferOutputStream()
+    with ipc.new_file(sink, batch.schema.with_metadata({"made by": "a test"})) as writer:
+        writer.write_batch(batch)
+        writer.write_batch(batch)
+    whole = sink.getvalue().to_pybytes()
+    path = tmp_path / "a.arrow"
+
+    def index(data: bytes) -> ShardIndex:
+        path.write_bytes(data)
+        return ARROW.index(open_store(str(tmp_path)), "a.arrow", 1 << 20)
+
+    ends = [block.start + block.length for block in index(whole).blocks]
+    expected = ipc.open_file(pa.BufferReader(whole)).read_all()
+    found, unseen = 0, 0
+    for place in range(ends[-1], len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << place % 8
+        try:
+            index(bytes(damaged))
+        except CorruptDataError:
+            found += 1
+        else:  # padding, and what nobody reads
+            unseen += not ipc.open_file(pa.BufferReader(bytes(damaged))).read_all().equals(expected)
+    assert found > (len(whole) - ends[-1]) / 2
+    assert unseen == 1  # the order of bytes, which pyarrow does not tell
