@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from dataflow.cli import demo, exclude, head, index, info, shard
+from dataflow.cli import demo, exclude, head, index, info, merge, shard
 from dataflow.errors import DataflowError
 
 __all__ = ["app"]
@@ -46,4 +46,5 @@ app.command()(index.index)
 app.command()(info.info)
 app.command()(head.head)
 app.command()(exclude.exclude)
+app.command()(merge.merge)
 app.command()(demo.demo)

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from dataflow.dataset import Manifest, ManifestWriter, fetch_block
 from dataflow.dataset.block import decode_stored_block
-from dataflow.dataset.manifest_file import MANIFEST_NAME
-from dataflow.errors import DatasetError, OptionError, StorageNotFoundError
+from dataflow.errors import DatasetError, OptionError
 from dataflow.operations.blocks import OnProgress, in_order
-from dataflow.storage import Store, join_url, open_store
+from dataflow.operations.target import check_no_dataset
+from dataflow.storage import Store, open_store
 
 __all__ = ["Exclusion", "exclude"]
 
@@ -70,7 +70,7 @@ def exclude(
     manifest = Manifest.open(url)
     target = open_store(manifest.url if out is None else out)
     if target.url != manifest.url:
-        _check_free(target)
+        check_no_dataset(target)
     wanted = _values(manifest, column, keys)
     known = set(wanted.values())
     store = open_store(manifest.base_url)
@@ -108,16 +108,6 @@ def _write(manifest: Manifest, target: Store, pairs: dict[int, Pairs]) -> Manife
         raise DatasetError(f"{manifest.url} was changed meanwhile: nothing was excluded. Run it again")
     writer.write(target, manifest.schema)
     return Manifest.open(target.url)
-
-
-def _check_free(target: Store) -> None:
-    try:
-        target.entry(MANIFEST_NAME)
-    except StorageNotFoundError:
-        return
-    raise OptionError(
-        f"{join_url(target.url, MANIFEST_NAME)} exists already. Write to another folder, or delete it first"
-    )
 
 
 def _values(manifest: Manifest, column: str, keys: Iterable[str]) -> dict[str, Any]:
