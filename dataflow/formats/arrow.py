@@ -70,8 +70,8 @@ class ArrowFormat:
             raise CorruptDataError(f"{url}: holds no Arrow schema. Write or copy the shard again.")
         if is_file and not _footer_fits(source.window, schema, blocks):
             raise CorruptDataError(
-                f"{url}: damaged: its footer does not have the {len(blocks)} record batches and the schema that the file "
-                "holds. Write or copy the shard again."
+                f"{url}: damaged: its footer does not have the {len(blocks)} record batches and the schema that the "
+                "file holds. Write or copy the shard again."
             )
         return ShardIndex(blocks, schema)
 
