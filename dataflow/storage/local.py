@@ -92,6 +92,21 @@ class LocalStore:
             )
         return b"".join(pieces)
 
+    def read_into(self, path: str, buffer: memoryview) -> None:
+        """Fills a buffer with the first bytes of one file: memory that is used again is cheaper than fresh memory."""
+        try:
+            descriptor = os.open(self._locate(path), os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                received = os.preadv(descriptor, [buffer], 0)
+                if received < len(buffer):
+                    buffer[received:] = self._read(descriptor, path, received, len(buffer) - received)
+            finally:
+                os.close(descriptor)
+        except StorageError:
+            raise
+        except OSError as error:
+            raise self._failure(f"read {len(buffer)} bytes of", path, error) from error
+
     def list(self, prefix: str = "") -> Iterator[Entry]:
         """Every regular file in the folder `prefix` and below, sorted by path. Links are followed."""
         prefix = check_prefix(prefix)
