@@ -34,8 +34,8 @@ def head(
 def _value_text(value: Any) -> str:
     import numpy as np
 
-    from dataflow.cli.sources.image_kind import HEAD_BYTES, image_kind
     from dataflow.cli.text import bytes_text
+    from dataflow.sharding.image_kind import HEAD_BYTES, image_kind
 
     if isinstance(value, bytes):
         kind = image_kind(value[:HEAD_BYTES])

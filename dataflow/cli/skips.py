@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
 
 import typer
 
 from dataflow.cli.text import count_text
+from dataflow.errors import OptionError
 from dataflow.formats import Skipped
 
-__all__ = ["print_skipped"]
+__all__ = ["print_skipped", "write_report"]
 
 _SHOWN = 3
 
@@ -32,3 +36,16 @@ def print_skipped(skipped: Iterable[Skipped], thing: str, every_name: bool) -> N
             typer.echo("\n  ".join([head, *shown]))
         else:
             typer.echo(f"{head} ({', '.join(shown)}{', ...' if len(names) > len(shown) else ''})")
+
+
+def write_report(path: str, skipped: Iterable[Skipped]) -> None:
+    """Writes one line of JSON for each: `name`, `reason`, and in `note` how that was seen.
+
+    Raises:
+        OptionError: The file cannot be written.
+    """
+    try:
+        with Path(path).open("w") as file:
+            file.writelines(json.dumps(asdict(item)) + "\n" for item in skipped)
+    except OSError as error:
+        raise OptionError(f"could not write the report {path}: {error.strerror}. Give another --report") from error

@@ -6,6 +6,7 @@ import os
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 import pyarrow as pa
 import xxhash
@@ -18,6 +19,8 @@ from dataflow.storage import Buffer, Entry, Store, join_url
 from dataflow.storage.local import LocalStore, temporary_name
 
 __all__ = ["ShardFile"]
+
+_BUFFER_BYTES = 1 << 16
 
 
 class ShardFile:
@@ -34,14 +37,21 @@ class ShardFile:
         self.name = name
         self.blocks: list[Block] = []
         self._store = store
-        # For a local dataset the file lies where it will stay, and publishing is a rename instead of a copy.
-        folder = Path(store.url) if isinstance(store, LocalStore) else Path(tempfile.gettempdir())
-        self._path = folder / temporary_name(name)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._sink = _HashingSink(self._path, header_bytes=8 + len(schema.serialize()))
+            if isinstance(store, LocalStore):
+                # The file lies where it will stay: publishing is a rename instead of a copy.
+                folder = Path(store.url)
+                folder.mkdir(parents=True, exist_ok=True)
+                self._path = folder / temporary_name(name)
+                file: IO[bytes] = open(self._path, "xb", buffering=_BUFFER_BYTES)  # noqa: SIM115 - see discard()
+            else:
+                # It has no name but that of its descriptor: nothing is left of it when the process is killed.
+                self._path = Path(tempfile.gettempdir())
+                file = tempfile.TemporaryFile(buffering=_BUFFER_BYTES)  # noqa: SIM115 - see discard()
+                self._path = Path(f"/proc/self/fd/{file.fileno()}")
         except OSError as error:
             raise self._failure(error) from error
+        self._sink = _HashingSink(file, header_bytes=8 + len(schema.serialize()))
         options = ipc.IpcWriteOptions(compression=compression)
         self._writer = ipc.new_file(pa.PythonFile(self._sink, mode="w"), schema, options=options)
 
@@ -80,9 +90,8 @@ class ShardFile:
         try:
             self._writer.close()
             self._sink.file.flush()
-            os.fsync(self._sink.file.fileno())
-            self._sink.file.close()
             if isinstance(self._store, LocalStore):
+                os.fsync(self._sink.file.fileno())
                 os.replace(self._path, Path(self._store.url) / self.name)
             else:
                 self._store.put_atomic(self.name, self._path)
@@ -96,15 +105,18 @@ class ShardFile:
 
     def discard(self) -> None:
         """Removes the local file, if it is still there."""
-        self._path.unlink(missing_ok=True)
+        if isinstance(self._store, LocalStore):
+            self._path.unlink(missing_ok=True)
         with suppress(OSError):  # closing writes what is buffered, which a full disk refuses: it is thrown away
             self._sink.file.close()
 
     def _failure(self, error: OSError) -> StorageError:
         done = f" after {self.num_bytes} bytes" if hasattr(self, "_sink") else ""
-        room = "" if isinstance(self._store, LocalStore) else ", or set TMPDIR to a folder that has room"
+        local = isinstance(self._store, LocalStore)
+        where = f"{self._path}: " if local else f"in {tempfile.gettempdir()}: "
+        room = "" if local else ", or set TMPDIR to a folder that has room"
         return StorageError(
-            f"could not write {join_url(self._store.url, self.name)}: {self._path}: {error.strerror or error}{done}. "
+            f"could not write {join_url(self._store.url, self.name)}: {where}{error.strerror or error}{done}. "
             f"Make room there{room}"
         )
 
@@ -114,8 +126,8 @@ class _HashingSink:
 
     closed = False
 
-    def __init__(self, path: Path, header_bytes: int) -> None:
-        self.file = open(path, "xb", buffering=1 << 16)  # noqa: SIM115 - closed by ShardFile
+    def __init__(self, file: IO[bytes], header_bytes: int) -> None:
+        self.file = file
         self.header_bytes = header_bytes
         self.position = 0
         self.checksum = xxhash.xxh3_128()

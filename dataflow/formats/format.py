@@ -54,10 +54,17 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Something in a shard that belongs to no row, and why."""
+    """Something that belongs to no row, and why.
+
+    Attributes:
+        name: What it is and where.
+        reason: Why it was left out, in words that many things may share.
+        note: How that was seen, e.g. a decoder's error.
+    """
 
     name: str
     reason: str
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

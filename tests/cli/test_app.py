@@ -33,7 +33,7 @@ def test_help_imports_nothing_slow() -> None:
 
 
 def test_sharding_does_not_import_torch() -> None:
-    program = "import sys, dataflow.cli.sources, dataflow.dataset; assert 'torch' not in sys.modules"
+    program = "import sys, dataflow.sharding, dataflow.dataset; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)
 
 

@@ -48,8 +48,8 @@ def test_sh10_suffixes_of_any_case_and_other_files_counted(run: Run, write: Writ
     source = write({**files, "notes.txt": b"x", ".DS_Store": b"x"})
     out = run("shard", source, tmp_path / "out").stdout
     assert {key: row["image"] for key, row in rows(tmp_path / "out").items()} == files
-    assert "skipped 1 file: not an image by its name (notes.txt)" in out
-    assert "skipped 1 file: hidden (.DS_Store)" in out
+    assert "skipped 1 item: not an image by its name (notes.txt)" in out
+    assert "skipped 1 item: hidden (.DS_Store)" in out
 
 
 def test_sh18_classes_are_sorted_as_text_hidden_ones_ignored_empty_ones_kept(
@@ -106,10 +106,10 @@ def test_im08_im09_what_is_no_image_is_named(run: Run, write: Write, tmp_path: P
     source = write({"a/bad.jpg": data, "a/good.jpg": picture(1)})
     error = run("shard", source, tmp_path / "out", code=1).stderr
     assert f"{source}/a/bad.jpg {said}" in error
-    assert "--skip-bad" in error
+    assert "--on-error", "skip" in error
     assert not (tmp_path / "out" / "manifest.arrow").exists()
-    out = run("shard", source, tmp_path / "out", "--skip-bad").stdout
-    assert "skipped 1 file" in out
+    out = run("shard", source, tmp_path / "out", "--on-error", "skip").stdout
+    assert "skipped 1 item" in out
     assert "a/bad.jpg" in out
     assert set(rows(tmp_path / "out")) == {"a/good.jpg"}
 
@@ -122,14 +122,14 @@ def test_im01_truncated_images_are_found_when_decoded(run: Run, write: Write, tm
     source = write({**files, "cut.jpg": whole[: len(whole) // 2], "whole.jpg": whole})
     run("shard", source, tmp_path / "unseen")  # without --decode only the beginning is looked at
     assert "cut.jpg cannot be decoded" in run("shard", source, tmp_path / "out", "--decode", code=1).stderr
-    out = run("shard", source, tmp_path / "out", "--decode", "--skip-bad", "--list-skipped").stdout
+    out = run("shard", source, tmp_path / "out", "--decode", "--on-error", "skip", "--list-skipped").stdout
     assert "\n  cut.jpg" in out
     assert set(rows(tmp_path / "out")) == {*files, "whole.jpg"}
 
 
 def test_nothing_but_bad_images_is_an_error(run: Run, write: Write, tmp_path: Path) -> None:
     source = write({"a.jpg": b"", "b.jpg": b""})
-    assert "no row was written" in run("shard", source, tmp_path / "out", "--skip-bad", code=1).stderr
+    assert "no row was written" in run("shard", source, tmp_path / "out", "--on-error", "skip", code=1).stderr
 
 
 def test_nothing_to_shard_is_an_error(run: Run, write: Write, tmp_path: Path) -> None:

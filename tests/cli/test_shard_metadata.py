@@ -78,10 +78,10 @@ def test_sh19_both_lists_are_reported(run: Run, write: Write, tmp_path: Path) ->
     error = run("shard", source, tmp_path / "out", code=1).stderr
     assert "1 lines name images that are not there (absent.jpg)" in error
     assert "1 images have no line (5.jpg)" in error
-    assert "--skip-bad" in error
-    out = run("shard", source, tmp_path / "out", "--skip-bad").stdout
-    assert "skipped 1 file: named by metadata, but not there (absent.jpg)" in out
-    assert "skipped 1 file: an image without metadata (5.jpg)" in out
+    assert "--on-error", "skip" in error
+    out = run("shard", source, tmp_path / "out", "--on-error", "skip").stdout
+    assert "skipped 1 item: named by metadata, but not there (absent.jpg)" in out
+    assert "skipped 1 item: an image without metadata (5.jpg)" in out
     assert set(rows(tmp_path / "out")) == {"1.jpg", "2.jpg", "3.jpg", "4.jpg"}
 
 

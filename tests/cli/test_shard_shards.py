@@ -76,7 +76,7 @@ def test_im09_a_row_whose_image_is_none_is_named(run: Run, write: Write, tmp_pat
     assert "a.tar" in error
     assert "row 3 ('bad')" in error
     assert "is HTML" in error
-    out = run("shard", source, tmp_path / "out", "--skip-bad").stdout
+    out = run("shard", source, tmp_path / "out", "--on-error", "skip").stdout
     assert "row 3 ('bad')" in out
     dataset = dataflow.open(str(tmp_path / "out"))
     assert sorted(dataset[n]["key"] for n in range(len(dataset))) == ["0", "1", "2", "3", "4"]

@@ -41,10 +41,10 @@ def image_kind(head: bytes) -> str:
     return ""
 
 
-def what_else(head: bytes) -> str:
-    """What bytes that are no image seem to be, for messages: "is empty", "holds HTML or XML", ..."""
+def what_else(head: bytes) -> tuple[str, str]:
+    """What bytes that are no image seem to be, and how that is seen: ("is empty", ""), ("is HTML or XML", ""), ..."""
     if not head:
-        return "is empty"
+        return "is empty", ""
     if head.lstrip().startswith(b"<"):
-        return "is HTML or XML"
-    return f"is no image (it begins with {head[:8]!r})"
+        return "is HTML or XML", ""
+    return "is no image", f"it begins with {head[:8]!r}"

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from dataflow.cli.sources.read_ahead import _WAITING_BYTES, read_ahead
+from dataflow.sharding.read_ahead import _WAITING_BYTES, read_ahead
 
 
 def test_results_come_in_order_though_reads_end_in_another() -> None:
@@ -17,7 +17,7 @@ def test_results_come_in_order_though_reads_end_in_another() -> None:
         ended[number].set()
         return number
 
-    assert list(read_ahead(((number, 1) for number in range(8)), read, workers=3)) == list(range(8))
+    assert list(read_ahead(((number, 1) for number in range(8)), read, threads=3)) == list(range(8))
 
 
 def test_large_items_are_not_piled_up() -> None:
@@ -30,7 +30,7 @@ def test_large_items_are_not_piled_up() -> None:
             started += 1
         return number
 
-    results = read_ahead(((number, _WAITING_BYTES // 2) for number in range(20)), read, workers=8)
+    results = read_ahead(((number, _WAITING_BYTES // 2) for number in range(20)), read, threads=8)
     for number in range(20):
         assert next(results) == number
         assert started <= number + 3
@@ -40,7 +40,7 @@ def test_an_error_comes_in_its_turn_and_ends_the_threads() -> None:
     def read(number: int) -> int:
         return 1 // (number - 5)
 
-    results = read_ahead(((number, 1) for number in range(100)), read, workers=4)
+    results = read_ahead(((number, 1) for number in range(100)), read, threads=4)
     assert [next(results) for _ in range(5)] == [-1, -1, -1, -1, -1]
     with pytest.raises(ZeroDivisionError):
         next(results)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from dataflow.cli.sources.image_kind import IMAGE_SUFFIXES
-from dataflow.cli.sources.metadata import METADATA_NAME
 from dataflow.errors import OptionError
 from dataflow.formats import Skipped
+from dataflow.sharding.image_kind import IMAGE_SUFFIXES
+from dataflow.sharding.metadata import METADATA_NAME
 from dataflow.storage import Entry, Store
 from dataflow.storage.local import LocalStore
 
@@ -32,6 +34,7 @@ class Folder:
         other_metadata: Metadata in forms that are not read.
         classes: Names of the first-level folders, also of those without an image, sorted as text.
         skipped: Everything else.
+        identity: Names the content: another one when any file was changed.
     """
 
     paths: list[str] = field(default_factory=list)
@@ -40,13 +43,16 @@ class Folder:
     other_metadata: list[str] = field(default_factory=list)
     classes: list[str] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
+    identity: str = ""
 
 
 def scan_folder(store: Store, entries: Iterable[Entry]) -> Folder:
     """Sorts the objects of a folder."""
     folder = Folder()
     classes: set[str] = _subfolders(store)
+    digest = hashlib.blake2b(digest_size=16)
     for entry in entries:
+        digest.update(json.dumps([entry.path, entry.size, entry.version]).encode())
         parts = entry.path.split("/")
         if any(part.startswith(".") for part in parts):
             folder.skipped.append(Skipped(entry.path, "hidden"))
@@ -63,6 +69,7 @@ def scan_folder(store: Store, entries: Iterable[Entry]) -> Folder:
         else:
             folder.skipped.append(Skipped(entry.path, "not an image by its name"))
     folder.classes = sorted(classes)
+    folder.identity = digest.hexdigest()
     return folder
 
 
