@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataflow.errors import DatasetError
 from dataflow.formats.arrow import ArrowFormat
 from dataflow.formats.format import Block, Format, Place, ShardIndex, Skipped
+from dataflow.formats.parquet import ParquetFormat
 from dataflow.formats.webdataset import WebDatasetFormat
 
 __all__ = ["FORMATS", "Block", "Format", "Place", "ShardIndex", "Skipped", "format_named", "format_of"]
 
-FORMATS: tuple[Format, ...] = (ArrowFormat(), WebDatasetFormat())
+FORMATS: tuple[Format, ...] = (ArrowFormat(), ParquetFormat(), WebDatasetFormat())
 
 
 def format_named(name: str) -> Format:

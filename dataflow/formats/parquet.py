@@ -1,0 +1,137 @@
+"""Parquet shards: each row group is a block, decoded from its own bytes and the file's footer alone."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import xxhash
+
+from dataflow.errors import CorruptDataError, DatasetError
+from dataflow.formats.format import MAX_BLOCK_BYTES, Block, Place, ShardIndex
+from dataflow.formats.parquet_footer import RowGroup, parse_footer, read_footer
+from dataflow.formats.ranged_file import RangedFile
+from dataflow.formats.types import merge_columns, plain_type
+from dataflow.storage import join_url
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dataflow.storage import Buffer, Store
+
+__all__ = ["BATCH_ROWS", "DAMAGED", "LARGE_BLOCK_BYTES", "ParquetFormat", "fit", "plain_schema"]
+
+#: A row group is read and held as a unit. Larger ones work, but a loader wants many smaller blocks.
+LARGE_BLOCK_BYTES = 64 << 20
+# Rows that are decoded at once: the decoder is quickest at some thousands, and a row group that would decode to far
+# more than its size is found before it takes much memory.
+BATCH_ROWS = 8192
+# What pyarrow raises on damaged bytes: its own errors, and Python's for short reads and absurd lengths.
+DAMAGED = (pa.ArrowException, OSError, EOFError, MemoryError, ValueError, TypeError)
+# Shards are indexed by several threads. Of row groups that are large, one is in memory at a time.
+_large = threading.Lock()
+
+
+class ParquetFormat:
+    """Row groups of Parquet files. Dictionaries become plain values, extension types the values that they store."""
+
+    name = "parquet"
+    suffixes = (".parquet", ".pq")
+
+    def index(self, store: Store, path: str, block_bytes: int) -> ShardIndex:
+        """See `Format.index`. The row groups are the blocks: `block_bytes` has no say. Each is decoded once."""
+        url = join_url(store.url, path)
+        footer = read_footer(store, path)
+        schema = plain_schema(footer.schema, url)
+        blocks = []
+        for group in footer.groups:
+            if not group.rows:
+                continue
+            size = max(group.length, group.decoded)
+            if size > MAX_BLOCK_BYTES:
+                raise _too_large(url, group, size)
+            with _large if size > LARGE_BLOCK_BYTES else nullcontext():
+                data = store.read_range(path, group.start, group.length)
+                blocks.append(Block(group.start, group.length, group.rows, xxhash.xxh3_128_digest(data)))
+                self._check(data, footer.metadata, group, schema, url)
+        return ShardIndex(blocks, schema, detail=footer.data)
+
+    def read(self, data: Buffer, schema: pa.Schema, place: Place) -> pa.RecordBatch:
+        """See `Format.read`."""
+        try:
+            footer = parse_footer(place.detail)
+            group = next((group for group in footer.groups if group.rows and group.start == place.start), None)
+            if group is None:
+                raise CorruptDataError(f"the footer knows of no row group at offset {place.start}")
+            return pa.concat_batches(list(_decode(data, footer.metadata, group, schema)))
+        except DAMAGED as error:
+            raise CorruptDataError(f"not a Parquet row group of the dataset's columns: {error}") from error
+
+    def merge(self, first: pa.Schema, second: pa.Schema) -> pa.Schema:
+        """See `Format.merge`. Columns may be in another order, and have types of which one holds the other's values."""
+        return merge_columns(first, second)
+
+    def _check(self, data: Buffer, metadata: Any, group: RowGroup, schema: pa.Schema, url: str) -> None:
+        """Decodes a row group as `read` will."""
+        rows = size = 0
+        try:
+            for batch in _decode(data, metadata, group, schema):
+                rows += batch.num_rows
+                size += batch.nbytes
+                if size > MAX_BLOCK_BYTES:
+                    raise _too_large(url, group, size)
+            if rows != group.rows:
+                raise CorruptDataError(f"it has {rows} rows, its footer says {group.rows}")
+        except (CorruptDataError, *DAMAGED) as error:
+            raise CorruptDataError(
+                f"{url}: row group {group.number} at offset {group.start} is damaged: {error}. Write or copy the file "
+                "again"
+            ) from error
+
+
+def _decode(data: Buffer, metadata: Any, group: RowGroup, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    from pyarrow import parquet
+
+    view = memoryview(data)
+
+    def piece(start: int, length: int) -> memoryview:
+        return view[start - group.start : start - group.start + length]
+
+    source = pa.PythonFile(RangedFile(piece, group.start, group.start + len(view)), mode="r")
+    with parquet.ParquetFile(source, metadata=metadata, page_checksum_verification=True) as file:
+        for batch in file.iter_batches(BATCH_ROWS, row_groups=[group.number], use_threads=False):
+            # Offsets that point outside their buffer would crash whoever reads the column.
+            batch.validate(full=True)
+            yield fit(batch, schema)
+
+
+def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns of a schema, in its types."""
+    columns = []
+    for field in schema:
+        column = batch.column(field.name)
+        columns.append(column if column.type.equals(field.type) else column.cast(field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def plain_schema(schema: pa.Schema, url: str) -> pa.Schema:
+    """The columns of a file in plain types.
+
+    Raises:
+        DatasetError: There are none, or two of one name.
+    """
+    if not len(schema):
+        raise DatasetError(f"{url}: has no columns. Leave it out")
+    for name in schema.names:
+        if schema.names.count(name) > 1:
+            raise DatasetError(f"{url}: has two columns {name!r}. Write it again with different names")
+    return pa.schema([pa.field(field.name, plain_type(field.type)) for field in schema])
+
+
+def _too_large(url: str, group: RowGroup, size: int) -> DatasetError:
+    return DatasetError(
+        f"{url}: row group {group.number} has {size} bytes, more than a block's limit of {MAX_BLOCK_BYTES}. Convert "
+        "the file (`dataflow shard`), or write it again with smaller row groups"
+    )
