@@ -19,6 +19,8 @@ constexpr std::size_t most_of_head = 16 << 10;
 constexpr std::size_t most_of_error = 4 << 10;
 // A head is shorter; what it brings along of the body has to be copied.
 constexpr std::size_t head_stretch = 2 << 10;
+// To wake up for less of a body costs more than it brings.
+constexpr std::size_t worth_waking = 256 << 10;
 
 // A socket on which a silence ends the wait. Results are counts of bytes, or negative errnos.
 class Connection {
@@ -40,20 +42,36 @@ class Connection {
         return 0;
     }
 
-    // 0 when the peer has closed.
-    ssize_t receive(void* target, std::size_t most) {
+    // 0 when the peer has closed. Waits until `enough` bytes are there, or the end, or for as long as a silence may last.
+    ssize_t receive(void* target, std::size_t most, std::size_t enough = 1) {
         while (true) {
             const ssize_t count = ::recv(descriptor_, target, most, MSG_DONTWAIT);
             if (count >= 0) return count;
-            if (const int failure = go_on(POLLIN)) return failure;
+            const int failure = go_on(POLLIN, enough);
+            if (failure == -ETIMEDOUT) {
+                // Fewer bytes may have come: slow is not silent.
+                const ssize_t late = ::recv(descriptor_, target, most, MSG_DONTWAIT);
+                return late >= 0 ? late : failure;
+            }
+            if (failure) return failure;
         }
+    }
+
+    // From how many bytes on a wait ends; the socket keeps it for whoever uses it next.
+    void wake_at(std::size_t bytes) {
+        if (bytes == wakes_at_) return;
+        const int value = static_cast<int>(bytes);
+        // Where it is refused, a wait ends with every byte.
+        ::setsockopt(descriptor_, SOL_SOCKET, SO_RCVLOWAT, &value, sizeof value);
+        wakes_at_ = bytes;
     }
 
   private:
     // Whether a call that failed is worth another try, after a wait where it needs one.
-    int go_on(short event) {
+    int go_on(short event, std::size_t enough = 1) {
         int failure = errno;
         if (failure == EAGAIN || failure == EWOULDBLOCK) {
+            wake_at(enough);
             pollfd polled{descriptor_, event, 0};
             const int ready = ::poll(&polled, 1, idle_milliseconds_);
             if (ready > 0) return 0;
@@ -63,6 +81,7 @@ class Connection {
     }
 
     int descriptor_;
+    std::size_t wakes_at_ = 1;
     int idle_milliseconds_;
     bool (*interrupted_)();
 };
@@ -202,7 +221,7 @@ Reply receive(int descriptor, std::string_view request, std::span<std::byte> buf
     std::size_t filled = std::min(arrived.size(), length);
     if (filled > 0) std::memcpy(buffer.data(), arrived.data(), filled);
     while (filled < length) {
-        const ssize_t count = connection.receive(buffer.data() + filled, length - filled);
+        const ssize_t count = connection.receive(buffer.data() + filled, length - filled, std::min(length - filled, worth_waking));
         if (count <= 0) {
             reply.status = count == 0 ? -ENODATA : static_cast<int>(count);
             return reply;
@@ -210,6 +229,7 @@ Reply receive(int descriptor, std::string_view request, std::span<std::byte> buf
         filled += static_cast<std::size_t>(count);
         reply.received += count;
     }
+    connection.wake_at(1);
     reply.status = head->status;
     reply.length = *head->length;
     // More than was announced belongs to no request of ours.

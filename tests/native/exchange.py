@@ -23,7 +23,10 @@ Script = Callable[[socket.socket], None]
 @contextmanager
 def served(script: Script) -> Iterator[socket.socket]:
     """A socket whose other end a thread serves by `script`, and then closes."""
-    here, there = socket.socketpair()
+    # TCP, as in use: not every kind of socket knows from how many bytes on a wait ends.
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        here = socket.create_connection(listener.getsockname())
+        there, _ = listener.accept()
 
     def serve() -> None:
         # The client may be gone before all is sent.
