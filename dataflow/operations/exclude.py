@@ -14,6 +14,7 @@ from dataflow.dataset import Manifest, ManifestWriter, fetch_block
 from dataflow.dataset.block import decode_stored_block
 from dataflow.errors import DatasetError, OptionError
 from dataflow.operations.blocks import OnProgress, in_order
+from dataflow.operations.column_types import is_binary, is_text
 from dataflow.operations.target import check_no_dataset
 from dataflow.storage import Store, open_store
 
@@ -124,9 +125,9 @@ def _values(manifest: Manifest, column: str, keys: Iterable[str]) -> dict[str, A
             return {text: int(text) for text in texts}
     except ValueError as error:
         raise OptionError(f"the column {column!r} holds integers, and the keys do not: {error}") from error
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if is_text(kind):
         return {text: text for text in texts}
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+    if is_binary(kind):
         return {text: text.encode() for text in texts}
     raise OptionError(f"the column {column!r} is of type {kind}: keys are text, bytes or integers")
 
