@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 
@@ -13,7 +14,10 @@ from dataflow.pipeline.lanes import Demand, Lanes
 from dataflow.sampling.layout import Integers
 from dataflow.sampling.ranks import padded_share, share
 from dataflow.sampling.state import LaneCursor
-from dataflow.sampling.stream import Stream
+from dataflow.sampling.stream import Located, Stream
+
+# So many slots take hardly longer to locate than one.
+_SLOTS_AT_ONCE = 4096
 
 
 @dataclass(slots=True, eq=False)
@@ -100,9 +104,8 @@ def locate(planned: Iterator[Ticket], stream: Stream, table: BlockTable, clock: 
     held = np.empty(lanes, object)
     held_block = np.full(lanes, -1, np.int64)
     held_until = np.full(lanes, -1, np.int64)
-    for ticket in planned:
+    for ticket, located in _located(planned, stream):
         slots, lane = ticket.slots, ticket.slots % lanes
-        located = stream.locate(slots)
         entering = (slots > held_until[lane]) | (located.block != held_block[lane])
         uses = held[lane]
         passed: list[BlockUse] = []
@@ -124,6 +127,18 @@ def locate(planned: Iterator[Ticket], stream: Stream, table: BlockTable, clock: 
         table.release(passed)
         yield ticket
     table.release([use for use in held.tolist() if use is not None])
+
+
+def _located(planned: Iterator[Ticket], stream: Stream) -> Iterator[tuple[Ticket, Located]]:
+    """Tickets and their samples: found one by one at first, then for more and more at once."""
+    size = 1
+    while group := list(islice(planned, size)):
+        located = stream.locate(np.concatenate([ticket.slots for ticket in group]))
+        end = 0
+        for ticket in group:
+            start, end = end, end + len(ticket.slots)
+            yield ticket, Located(*(values[start:end] for values in located))
+        size = max(1, min(2 * size, _SLOTS_AT_ONCE // max(1, len(group[0].slots))))
 
 
 def demand(planned: Iterator[Ticket], lanes: Lanes, exact: bool) -> Iterator[Ticket]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +43,13 @@ class BlockLayout:
         """Rows of all blocks together."""
         usual_blocks = self.num_blocks - len(self.exceptional)
         return usual_blocks * self.usual + int(self.exceptional_rows.sum())
+
+    def rows_of(self, block: int) -> int:
+        """Rows of one block."""
+        at = bisect_left(self.exceptional, block)
+        if at < len(self.exceptional) and self.exceptional[at] == block:
+            return int(self.exceptional_rows[at])
+        return self.usual
 
     def rows(self, blocks: Integers) -> Integers:
         """Rows of the given blocks, int64 of the same shape."""

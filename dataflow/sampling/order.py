@@ -120,7 +120,7 @@ class EpochOrder:
 
     def row_permutation(self, block: int) -> NDArray[np.int32]:
         """Stored row at each offset of the permuted block, int32[rows of the block]."""
-        rows = int(self._layout.rows(np.array([block], np.int64))[0])
+        rows = self._layout.rows_of(block)
         if not self._shuffle:
             return np.arange(rows, dtype=np.int32)
         return _native.row_permutation(rows, self._row_key(block))
