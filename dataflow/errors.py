@@ -11,6 +11,7 @@ __all__ = [
     "StateError",
     "StorageError",
     "StorageNotFoundError",
+    "StorageRangeError",
 ]
 
 
@@ -28,6 +29,10 @@ class StorageError(DataflowError, OSError):
 
 class StorageNotFoundError(StorageError, FileNotFoundError):
     """There is nothing at this URL. Never retried."""
+
+
+class StorageRangeError(StorageError):
+    """An object ends before the range that was asked for: it was cut short or replaced. Never retried."""
 
 
 class DatasetError(DataflowError):

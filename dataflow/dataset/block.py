@@ -9,7 +9,7 @@ import pyarrow as pa
 import xxhash
 
 from dataflow.dataset.manifest import Manifest
-from dataflow.errors import CorruptDataError, StorageError, StorageNotFoundError
+from dataflow.errors import CorruptDataError, StorageError, StorageRangeError
 from dataflow.formats import format_named
 from dataflow.storage import Buffer, Store, join_url
 
@@ -52,7 +52,7 @@ def fetch_block(store: Store, manifest: Manifest, block: int, verify: bool = Tru
     if actual != expected:
         raise CorruptDataError(
             f"{describe_block(manifest, block)}: xxh3-128 is {actual.hex()}, the manifest says {expected.hex()}"
-            f"{_size_note(store, manifest, block)}. Restore the shard, or index it again if it was changed on purpose"
+            f"{_change_note(store, manifest, block)}. Restore the shard, or index it again if it was changed on purpose"
         )
     return data
 
@@ -101,17 +101,21 @@ def describe_block(manifest: Manifest, block: int) -> str:
 def _read(store: Store, manifest: Manifest, block: int, path: str, start: int, length: int) -> Buffer:
     try:
         return store.read_range(path, start, length)
-    except StorageNotFoundError:
-        raise
-    except StorageError as error:
-        note = _size_note(store, manifest, block)
-        if not note:
-            raise  # a store that cannot be read is no fault of the data
+    except StorageRangeError as error:  # other errors are those of the store, and no fault of the data
+        note = _change_note(store, manifest, block)
         raise CorruptDataError(f"{describe_block(manifest, block)}: cannot be read{note}. Restore the shard") from error
 
 
-def _size_note(store: Store, manifest: Manifest, block: int) -> str:
+def _change_note(store: Store, manifest: Manifest, block: int) -> str:
+    """What the store knows of a shard that is not as it was indexed."""
     shard = manifest.shard_of(block)
-    expected = manifest.shard_size(shard)
-    actual = store.size(manifest.shard_path(shard))
-    return "" if actual == expected else f"; the shard has {actual} bytes, the manifest says {expected}"
+    size, version = manifest.shard_size(shard), manifest.shard_version(shard)
+    try:
+        entry = store.entry(manifest.shard_path(shard))
+    except StorageError:
+        return ""
+    if entry.size != size:
+        return f"; the shard has {entry.size} bytes, the manifest says {size}"
+    if version and entry.version != version:
+        return f"; the shard was replaced since it was indexed (its version is {entry.version}, was {version})"
+    return ""

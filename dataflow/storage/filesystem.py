@@ -220,13 +220,15 @@ def _explain(error: Exception) -> Failure:
     if isinstance(error, ShortReadError):
         return Failure(FailureKind.TRANSIENT, str(error))
     if isinstance(error, BeyondEndError):
-        return Failure(FailureKind.PERMANENT, str(error))
+        return Failure(FailureKind.BEYOND_END, str(error))
     # The first line without query strings: signatures live there.
     reason = re.sub(r"\?\S*", "", f"{type(error).__name__}{_service_code(error)}: {error}".partition("\n")[0])[:500]
     if isinstance(error, FileNotFoundError):
         return Failure(FailureKind.MISSING, reason)
     if _EXPIRED.search(reason):
         return Failure(FailureKind.EXPIRED, f"{reason}: the credentials have expired or are not valid, renew them")
+    if "InvalidRange" in _service_code(error):
+        return Failure(FailureKind.BEYOND_END, reason)
     hopeless = isinstance(error, _PERMANENT_TYPES) or type(error).__name__ in _NO_CREDENTIALS
     if hopeless or getattr(error, "errno", None) in _PERMANENT_NUMBERS:
         return Failure(FailureKind.PERMANENT, reason)

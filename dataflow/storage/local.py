@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from dataflow.errors import StorageError, StorageNotFoundError
+from dataflow.errors import StorageError, StorageNotFoundError, StorageRangeError
 from dataflow.storage.location import check_path, check_prefix, check_range, join_url, local_path
 from dataflow.storage.store import Buffer, Entry
 
@@ -86,7 +86,7 @@ class LocalStore:
             pieces.append(data)
             received += len(data)
         if received < length:
-            raise StorageError(
+            raise StorageRangeError(
                 f"could not read bytes {start}-{start + length - 1} of {join_url(self.url, path)}: "
                 f"the file ends at byte {os.fstat(descriptor).st_size}; was it cut short or replaced?"
             )

@@ -38,7 +38,7 @@ def explain_object_error(error: Exception) -> Failure:
     if isinstance(error, RefusedError):
         return _explain_status(int(error.status[:3]), error.status, error.body, "")
     if isinstance(error, BeyondEndError):
-        return Failure(FailureKind.PERMANENT, str(error))
+        return Failure(FailureKind.BEYOND_END, str(error))
     text, _, structure = str(error).partition("\n\nDebug source")
     if any(path in text for path in _METADATA_PATHS):
         # That service may just be busy, so it gets a second chance, as expired credentials do.
@@ -63,6 +63,8 @@ def _explain_status(number: int, status: str, text: str, structure: str) -> Fail
         return Failure(FailureKind.EXPIRED, f"{reason}: no reason given; most often the credentials have expired")
     if number == 404:
         return Failure(FailureKind.MISSING, reason)
+    if number == 416:
+        return Failure(FailureKind.BEYOND_END, reason)
     return Failure(FailureKind.TRANSIENT if number in _RETRIED_STATUS else FailureKind.PERMANENT, reason)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
-from dataflow.errors import StorageError, StorageNotFoundError
+from dataflow.errors import StorageError, StorageNotFoundError, StorageRangeError
 
 __all__ = ["BeyondEndError", "Failure", "FailureKind", "RetryPolicy", "ShortReadError", "with_retries"]
 
@@ -40,6 +40,7 @@ class FailureKind(Enum):
     TRANSIENT = "may pass: try again"
     PERMANENT = "will not pass"
     MISSING = "there is no such object"
+    BEYOND_END = "the object is shorter"
     EXPIRED = "the credentials are no longer valid"
 
 
@@ -83,6 +84,7 @@ def with_retries(
 
     Raises:
         StorageNotFoundError: The object is missing.
+        StorageRangeError: It ends before the range.
         StorageError: Everything else; says the action, the attempts, the elapsed seconds and the last reason.
     """
     started = time.monotonic()
@@ -143,4 +145,6 @@ def _try_again(
     message = f"could not {action()}: {failure.reason} (attempts: {attempts}, {elapsed:.1f} s)"
     if failure.kind is FailureKind.MISSING:
         raise StorageNotFoundError(message)
+    if failure.kind is FailureKind.BEYOND_END:
+        raise StorageRangeError(message)
     raise StorageError(message)

@@ -39,6 +39,7 @@ class Store(Protocol):
     Raises:
         OptionError: A path or range that cannot be.
         StorageNotFoundError: There is nothing at the path.
+        StorageRangeError: The object ends before the range.
         StorageError: Reading or writing failed for good.
     """
 
