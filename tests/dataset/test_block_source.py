@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,11 @@ from hypothesis import strategies as st
 
 import dataflow
 from dataflow.dataset import Manifest, index
-from dataflow.errors import CorruptDataError, OptionError
-from dataflow.storage import open_store
+from dataflow.errors import CorruptDataError, OptionError, StorageError
+from dataflow.storage import RetryPolicy, open_store
 from tests.dataset.written import write
 from tests.formats.archives import pack
-from tests.servers.proxy import FaultProxy
+from tests.servers.proxy import FaultProxy, slow_down
 
 
 def rows(count: int, salt: int = 0, nbytes: int = 1000) -> list[dict[str, Any]]:
@@ -152,6 +153,20 @@ def test_a_replaced_shard_is_named_with_both_versions(s3_url: str) -> None:
     store.put_atomic("a.tar", pack([("0.txt", b"b" * 100)]))
     with pytest.raises(CorruptDataError, match=r"a\.tar.*the shard was replaced since.*version is .*, was "):
         dataset[0]
+
+
+def test_a_store_that_fails_is_told_once_the_attempts_are_used_up(
+    s3_url: str, fault_proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dataflow.storage.RetryPolicy", partial(RetryPolicy, attempts=3, first_wait_seconds=0.01))
+    replace(s3_url, 0)
+    dataset = dataflow.open(s3_url)
+    before = len(fault_proxy.requests)
+    fault_proxy.script = lambda request: slow_down()
+    message = rf"could not read bytes \d+-\d+ of {s3_url}/.*arrow: 503.*SlowDown.*\(attempts: 3, \d+\.\d s\)"
+    with pytest.raises(StorageError, match=message):
+        dataset[0]
+    assert len(fault_proxy.requests) == before + 3  # and nobody asks such a store for the size
 
 
 def test_the_cache_goes_with_the_dataset(s3_url: str, tmp_path: Path, fault_proxy: FaultProxy) -> None:
