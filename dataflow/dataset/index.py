@@ -13,8 +13,10 @@ from dataflow.dataset.block_size import usual_block_bytes
 from dataflow.dataset.manifest import Manifest
 from dataflow.dataset.manifest_file import MANIFEST_NAME
 from dataflow.dataset.manifest_writer import ManifestWriter
+from dataflow.dataset.target import PLAN_NAME
 from dataflow.errors import DatasetError, OptionError
-from dataflow.formats import FORMATS, Format, ShardIndex, Skipped, format_named, format_of
+from dataflow.formats import FORMATS, Format, ShardIndex, Skipped, format_named, format_of, is_side_file
+from dataflow.formats.compression import compression_of
 from dataflow.storage import Entry, Store, join_url, open_store
 
 __all__ = ["index"]
@@ -39,7 +41,7 @@ def index(
     Args:
         source: Folder of the shards, with the folders in it.
         out: Folder for the manifest; None puts it beside the shards.
-        format: "arrow" or "webdataset"; None takes that of the files there.
+        format: Name of a format, such as "arrow", "parquet" or "webdataset"; None takes that of the files there.
         block_bytes: Wanted size of a block, for formats that leave a choice. None: 1/4096 of all, between 64 KiB and
             2 MiB.
         on_skip: Is told of everything that is not in the dataset: files of other kinds, and members of archives, whose
@@ -88,14 +90,22 @@ def _choose(store: Store, wanted: Format | None) -> tuple[list[Entry], Format, l
     shards: list[Entry] = []
     skipped: list[Skipped] = []
     first: Format | None = wanted
-    for entry in store.list():
-        if entry.path == MANIFEST_NAME or entry.path.endswith("/" + MANIFEST_NAME):
-            continue
+    entries = [entry for entry in store.list() if entry.path.rsplit("/", 1)[-1] != MANIFEST_NAME]
+    telling = wanted is None and any(format_of(entry.path) and not is_side_file(entry.path) for entry in entries)
+    for entry in entries:
+        if entry.path == PLAN_NAME:
+            raise DatasetError(
+                f"{store.url} holds what a run of `dataflow shard` has not finished: run that again, it goes on"
+            )
         found = format_of(entry.path)
         if found is None:
             skipped.append(Skipped(entry.path, _unknown(entry.path)))
         elif wanted is not None and found is not wanted:
             skipped.append(Skipped(entry.path, f"a {found.name} shard"))
+        elif telling and is_side_file(entry.path):
+            skipped.append(
+                Skipped(entry.path, f"taken for a note beside the shards; give format={found.name!r} if not")
+            )
         elif first is not None and found is not first:
             raise DatasetError(
                 f"{store.url} holds shards of two formats ({shards[0].path} and {entry.path}). Give "
@@ -105,7 +115,7 @@ def _choose(store: Store, wanted: Format | None) -> tuple[list[Entry], Format, l
             first = found
             shards.append(entry)
     if not shards or first is None:
-        suffixes = ", ".join(suffix for kind in FORMATS for suffix in kind.suffixes)
+        suffixes = ", ".join(name for kind in FORMATS for name in kind.suffixes if not compression_of(name))
         raise DatasetError(f"there are no shards ({suffixes}) at {store.url}{_first(skipped)}. Check the URL")
     return shards, first, skipped
 

@@ -10,8 +10,9 @@ from pathlib import Path, PurePosixPath
 from secrets import token_hex
 
 from dataflow.dataset.manifest_file import MANIFEST_NAME
+from dataflow.dataset.target import PLAN_NAME
 from dataflow.errors import DatasetError, OptionError, StorageError, StorageNotFoundError
-from dataflow.formats import format_of
+from dataflow.formats import format_of, holds_text
 from dataflow.storage import Entry, Store, join_url, open_store, split_url
 from dataflow.storage.local import LocalStore
 
@@ -57,16 +58,19 @@ def _advice(store: Store) -> str:
                 f"{url} is a file, not a dataset. Open the folder that holds its {MANIFEST_NAME}, or index that folder"
             )
         return f"there is nothing at {url}. Check the URL"
+    if PLAN_NAME in names:
+        return f"{url} holds what a run of `dataflow shard` has not finished: run that again, it goes on"
     below = [name for name in names if name.endswith("/" + MANIFEST_NAME)]
     if below:
         return f"{url} is no dataset, but {join_url(url, str(PurePosixPath(below[0]).parent))} is: open that"
-    shards = [name for name in names if format_of(name) is not None]
+    images = any(_suffix(name) in IMAGES for name in names)
+    shards = [name for name in names if format_of(name) is not None and not (images and holds_text(name))]
     if shards:
         return (
             f"{url} holds shards ({shards[0]} ...) but no {MANIFEST_NAME}: `dataflow index {url}` writes it. If "
             "they are what a writer left that was stopped before its end, run that again instead"
         )
-    if any(_suffix(name) in IMAGES for name in names):
+    if images:
         return f"{url} is a folder of images, not a dataset: `dataflow shard {url} DESTINATION` turns it into one"
     return f"{url} holds no {MANIFEST_NAME} and no shards that are known ({names[0]} ...). Check the URL"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataflow.dataset import Manifest, index
 from dataflow.dataset.manifest_file import MANIFEST_NAME
 from dataflow.errors import DatasetError
-from dataflow.formats import Skipped, format_of
+from dataflow.formats import Skipped, format_of, holds_text
 from dataflow.sharding.folder import scan_folder
 from dataflow.sharding.images import ImageSource
 from dataflow.sharding.options import ShardOptions
@@ -36,6 +36,8 @@ def open_source(url: str, options: ShardOptions, index_url: str) -> Source:
         return ShardSource(Manifest.open(url), [], skip)
     folder = scan_folder(store, entries)
     shards = [entry.path for entry in entries if format_of(entry.path) is not None]
+    if folder.paths:
+        shards = [path for path in shards if not holds_text(path)]
     if shards and folder.paths:
         raise DatasetError(
             f"{store.url} holds shards ({shards[0]} ...) and images ({folder.paths[0]} ...). Give a folder of one kind"

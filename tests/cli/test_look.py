@@ -34,11 +34,11 @@ def test_index_counts_what_it_leaves_out(run: Run, write: Write) -> None:
     source = write({"a.tar": pack([("._1.jpg", b"x"), ("1.jpg", b"y"), ("._2.jpg", b"x")]), "notes.txt": b"x"})
     result = run("index", source, "--list-skipped")
     assert "skipped 2 items: metadata of macOS (AppleDouble)\n  a.tar: ._1.jpg\n  a.tar: ._2.jpg" in result.stdout
-    assert "skipped 1 item: no shard format has this suffix" in result.stdout
+    assert "skipped 1 item: taken for a note beside the shards" in result.stdout
 
 
 def test_index_of_nothing_is_an_error(run: Run, write: Write) -> None:
-    assert "there are no shards" in run("index", write({"notes.txt": b"x"}), code=1).stderr
+    assert "there are no shards" in run("index", write({"notes.md": b"x"}), code=1).stderr
 
 
 def test_index_and_shard_on_s3(run: Run, s3_url: str) -> None:

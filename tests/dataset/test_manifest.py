@@ -229,7 +229,7 @@ def test_a_manifest_with_flipped_bytes_never_crashes(
         (["a.tar", "b.tar"], r"holds shards \(a\.tar \.\.\.\) but no manifest.*`dataflow index .*` writes it"),
         (["shard-00000.arrow"], "stopped before its end"),
         (["cat/1.JPG", "dog/2.png"], "folder of images.*`dataflow shard .* DESTINATION`"),
-        (["notes.txt"], "no shards that are known"),
+        (["notes.md"], "no shards that are known"),
         (["inner/manifest.arrow", "other/x"], "but .*/inner is: open that"),
     ],
 )

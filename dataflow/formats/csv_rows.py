@@ -1,0 +1,190 @@
+"""CSV and TSV: a header names the columns, and values with delimiters, quotes or newlines are quoted."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from dataflow.errors import CorruptDataError, DatasetError
+from dataflow.formats.csv_types import FALSE, TRUE, CsvType
+from dataflow.formats.newlines import cut_after, decode_text, rows_end
+from dataflow.formats.rows import mark_end
+
+__all__ = ["CsvRows"]
+
+
+class CsvRows:
+    """Rows of values between delimiters."""
+
+    def __init__(self, delimiter: str) -> None:
+        self.delimiter = delimiter
+        d = re.escape(delimiter)
+        value = rf'(?:"(?:[^"]++|"")*+"|[^"{d}\r\n][^{d}\r\n]*+|)'
+        # Nothing is tried twice: a value has one reading, so that damaged rows take no longer than good ones.
+        self.row = re.compile(rf"{value}(?:{d}{value})*+\r?(?:\n|\Z)".encode())
+        self.ended_row = re.compile(rf"{value}(?:{d}{value})*+\r?\n".encode())
+
+    def scan(self) -> CsvScan:
+        """See `RowKind.scan`."""
+        return CsvScan(self)
+
+    def end(self, data: bytes, rows: int, facts: dict[str, object]) -> int:
+        """See `RowKind.end`."""
+        if b'"' not in data:
+            return rows_end(data, rows, b"\r")
+        end = 0
+        while rows and end < len(data):
+            match = self.row.match(data, end)
+            if match is None:
+                raise ValueError(f"no row at offset {end}")
+            rows -= bool(match[0].strip(b"\r\n"))
+            end = match.end()
+        return end
+
+    def rows(self, data: bytes, line: int) -> Iterator[tuple[int, bytes]]:
+        """Each row of whole rows, and the number of its first line; blank lines are left out.
+
+        Raises:
+            CorruptDataError: There is something that is no row; names the line.
+        """
+        start = 0
+        while start < len(data):
+            match = self.row.match(data, start)
+            if match is None:
+                raise _no_row(line)
+            if match[0].strip(b"\r\n"):
+                yield line, match[0]
+            line += match[0].count(b"\n")
+            start = match.end()
+
+    def read(self, data: bytes, schema: pa.Schema, facts: dict[str, Any]) -> pa.RecordBatch:
+        """See `RowKind.read`."""
+        from pyarrow import csv as reader
+
+        if not data.strip(b"\r\n"):
+            return pa.RecordBatch.from_pylist([], schema)
+        table = reader.read_csv(
+            pa.BufferReader(data),
+            read_options=reader.ReadOptions(use_threads=False, column_names=facts["columns"], block_size=len(data) + 1),
+            parse_options=reader.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+            convert_options=reader.ConvertOptions(
+                column_types=schema,
+                include_columns=schema.names,
+                null_values=[""],
+                strings_can_be_null=False,
+                true_values=TRUE,
+                false_values=FALSE,
+            ),
+        )
+        (batch,) = table.combine_chunks().to_batches()
+        return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+    def merge(self, first: pa.Schema, second: pa.Schema) -> pa.Schema:
+        """See `Format.merge`. The same columns in any order; what is not the same kind of values is text."""
+        for name in second.names:
+            if name not in first.names:
+                raise DatasetError(f"has a column {name!r} that earlier shards lack")
+        fields = []
+        for field in first:
+            if field.name not in second.names:
+                raise DatasetError(f"lacks column {field.name!r}")
+            kind = CsvType.of_field(field)
+            kind.absorb(CsvType.of_field(second.field(field.name)))
+            fields.append(kind.field(field.name))
+        return pa.schema(fields)
+
+
+class CsvScan:
+    """One pass over a shard; see `RowScan`."""
+
+    def __init__(self, kind: CsvRows) -> None:
+        self.facts: dict[str, Any] = {}
+        self._kind = kind
+        self._types: dict[str, CsvType] = {}
+
+    def head(self, data: bytearray, whole: bool) -> int | None:
+        start = mark_end(data, whole)
+        if start is None:
+            return None
+        while data.startswith((b"\n", b"\r\n"), start):
+            start = data.index(b"\n", start) + 1
+        if start == len(data):
+            return start if whole else None
+        match = (self._kind.row if whole else self._kind.ended_row).match(data, start)
+        line = 1 + data.count(b"\n", 0, start)
+        if match is None:
+            if whole:
+                raise _no_row(line)
+            return None
+        text = decode_text(bytes(match[0]), line)
+        names = next(csv.reader(io.StringIO(text, newline=""), delimiter=self._kind.delimiter, strict=True))
+        for name in names:
+            if names.count(name) > 1:
+                raise DatasetError(f"line {line}: the header has two columns {name!r}. Name them differently")
+        self.facts = {"columns": names}
+        self._types = {name: CsvType() for name in names}
+        return match.end()
+
+    def cut(self, data: bytearray, at: int, whole: bool, line: int) -> int | None:
+        if b'"' not in data:
+            end = cut_after(data, at)
+            return len(data) if end is None and whole else end
+        end = 0
+        while end < max(at, 1):
+            match = (self._kind.row if whole else self._kind.ended_row).match(data, end)
+            if match is None:
+                # More data may bring the end, unless the row is damaged: that is told where the data ends.
+                if whole:
+                    raise _no_row(line + data.count(b"\n", 0, end))
+                return None
+            end = match.end()
+        return end
+
+    def add(self, data: bytes, line: int) -> int:
+        text = pa.schema([pa.field(name, pa.string()) for name in self._types])
+        try:
+            batch = self._kind.read(data, text, self.facts)
+        except (pa.ArrowException, ValueError) as error:
+            raise self._locate(data, line, text) from error
+        if batch.num_rows != self._count(data, line, batch.num_rows):
+            raise self._locate(data, line, text)
+        for name, kind in self._types.items():
+            kind.add(batch.column(name))
+        return int(batch.num_rows)
+
+    def schema(self) -> pa.Schema:
+        return pa.schema([kind.field(name) for name, kind in self._types.items()])
+
+    def _count(self, data: bytes, line: int, expected: int) -> int:
+        """Rows by the rules of this module, which are stricter than those of the reader."""
+        if b'"' in data:
+            return sum(1 for _ in self._kind.rows(data, line))
+        # The reader takes a carriage return alone for the end of a row.
+        lone = re.search(rb"\r(?!\n|\Z)", data)
+        if lone is not None:
+            raise _no_row(line + data.count(b"\n", 0, lone.start()))
+        return expected
+
+    def _locate(self, data: bytes, line: int, schema: pa.Schema) -> CorruptDataError:
+        """Finds the row that cannot be read."""
+        for number, row in self._kind.rows(data, line):
+            try:
+                if self._kind.read(row, schema, self.facts).num_rows == 1:
+                    continue
+            except (pa.ArrowException, ValueError) as error:
+                text = re.sub(r"^(In CSV column #\d+: |CSV parse error: |Row #\d+: )+", "", str(error))
+                return CorruptDataError(f"line {number}: {text}. Correct or remove the row")
+            return _no_row(number)
+        return CorruptDataError(f"lines from {line}: they cannot be read together. Quote all values")
+
+
+def _no_row(line: int) -> CorruptDataError:
+    return CorruptDataError(
+        f"line {line}: not a row: a quote is not closed, text follows a closing quote, or a carriage return stands "
+        "alone. Quote values with quotes or line ends in them, and double the quotes"
+    )
