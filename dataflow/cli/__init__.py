@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from dataflow.cli import demo, exclude, head, index, info, merge, shard, verify
+from dataflow.cli import demo, exclude, head, index, info, merge, shard, stats, verify
 from dataflow.errors import DataflowError
 
 __all__ = ["app"]
@@ -45,6 +45,7 @@ app.command()(shard.shard)
 app.command()(index.index)
 app.command()(info.info)
 app.command()(head.head)
+app.command()(stats.stats)
 app.command()(verify.verify)
 app.command()(exclude.exclude)
 app.command()(merge.merge)
