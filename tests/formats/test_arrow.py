@@ -180,7 +180,7 @@ def test_formats_are_found_by_suffix_and_name() -> None:
     assert format_of("x/shard-00000.ARROW") is ARROW
     assert format_of("a.tar") is format_named("webdataset")
     assert format_of("a.tar.gz") is None
-    with pytest.raises(DatasetError, match="'parquets'; there are 'arrow', .*'webdataset'"):
+    with pytest.raises(DatasetError, match=r"'parquets'; there are 'arrow', .*'webdataset'"):
         format_named("parquets")
 
 
