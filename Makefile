@@ -8,7 +8,7 @@ STAMP := $(VENV)/.setup
 NATIVE := $(wildcard native/*)
 
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint soak sanitize clean
+.PHONY: help setup demo test lint soak sanitize bench-peers clean
 
 help:
 	@echo "make setup     create .venv and install dataflow into it"
@@ -16,7 +16,8 @@ help:
 	@echo "make test      lint, types and tests, in under ten minutes"
 	@echo "make soak      the long tests and the whole conformance matrix"
 	@echo "make sanitize  the native core's tests under address and undefined behaviour sanitizers"
-	@echo "make clean     remove what was built, and .venv"
+	@echo "make bench-peers  create .venv-peers with the writers and loaders of others, to compare with"
+	@echo "make clean     remove what was built, and the virtual environments"
 
 setup: $(STAMP)
 
@@ -51,7 +52,13 @@ sanitize: setup
 	LD_PRELOAD="$$(c++ -print-file-name=libasan.so) $$(c++ -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \
 		UBSAN_OPTIONS=print_stacktrace=1 $(BIN)/python tests/native/sanitize.py build/sanitize
 
+# MosaicML Streaming without its dependencies: they would bring a CUDA build of torch.
+bench-peers:
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet -c constraints.txt -r bench/peers/requirements.txt $(PIP_FLAGS)
+	.venv-peers/bin/python -m pip install --quiet --no-deps mosaicml-streaming
+
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo .bench
+	rm -rf $(VENV) .venv-peers build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo .bench
 	rm -f dataflow/_native*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
