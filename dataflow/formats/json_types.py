@@ -141,7 +141,7 @@ class JsonType:
                 )
             self.kind = "float"
         elif self.kind and self.kind != kind:
-            raise DatasetError(f"{self._name} is {NAMES[kind]} here, and {NAMES[self.kind]} before. Keep to one type")
+            raise DatasetError(f"{self._name} is {NAMES[kind]} here, and {NAMES[self.kind]} before")
         else:
             self.kind = kind
             self.wide = self.wide or wide
