@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from dataflow.cli import demo, exclude, head, index, info, merge, shard, stats, verify
+from dataflow.cli import demo, exclude, export, head, index, info, merge, shard, stats, verify
 from dataflow.errors import DataflowError
 
 __all__ = ["app"]
@@ -49,4 +49,5 @@ app.command()(stats.stats)
 app.command()(verify.verify)
 app.command()(exclude.exclude)
 app.command()(merge.merge)
+app.command()(export.export)
 app.command()(demo.demo)
