@@ -39,6 +39,8 @@ _SPARE_SHARE = 0.05
 _REST_FACTOR = 30.0
 _REST_SECONDS = 1.0
 _REST_AFTER_ERROR_SECONDS = 60.0
+# The kernel dates files by the last tick of its clock.
+_DATED_LATE_SECONDS = 0.01
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.001, 0.02
 
 
@@ -66,7 +68,7 @@ class BlockCache:
         self.folder = local_path(folder)
         self.limit = limit
         self._files = CacheFolder(self.folder)
-        self._since = time.time()
+        self._since = time.time() - _DATED_LATE_SECONDS
         self._warned = False
         self._process = -1
         self._lock = threading.Lock()

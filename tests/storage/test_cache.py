@@ -383,7 +383,9 @@ def test_sg11_a_full_disk_is_no_error(tiny_disk: Path, caplog: pytest.LogCapture
     free = os.statvfs(tiny_disk)
     assert free.f_bavail * free.f_bsize > 0  # others need some, too
     again = BlockCache(str(tiny_disk), 1 << 30)
-    assert sum(blocks.read(again, number) for number in range(40)) >= 8
+    for number in range(40):
+        blocks.read(again, number)
+    assert sum(blocks.read(again, number) for number in range(40)) >= 15
 
 
 def test_sg11_a_disk_that_others_have_filled(tiny_disk: Path, caplog: pytest.LogCaptureFixture) -> None:  # SG-11

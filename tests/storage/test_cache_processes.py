@@ -131,3 +131,28 @@ def test_a_fork_while_a_thread_holds_the_lock(tmp_path: Path) -> None:
     with cache._lock:
         in_a_fork(blocks.read, cache, 1)
     assert blocks.read(cache, 1)
+
+
+def read_three_times(cache: BlockCache, blocks: Blocks, seed: int) -> None:
+    order = random.Random(seed)
+    for _ in range(3):
+        for number in order.sample(range(len(blocks.data)), len(blocks.data)):
+            blocks.read(cache, number)
+
+
+def test_st08_st09_processes_that_share_a_cache_that_is_too_small(tmp_path: Path) -> None:  # ST-08, ST-09
+    blocks, limit = Blocks(200), 50 * BLOCK
+    for run in range(3):
+        processes = [
+            FORK.Process(target=read_three_times, args=(BlockCache(str(tmp_path), limit), blocks, 4 * run + number))
+            for number in range(PROCESSES)
+        ]
+        for process in processes:
+            process.start()
+        stored = tmp_path / "dataflow-blocks" / "blocks"
+        most = 0
+        while any(process.is_alive() for process in processes):
+            most = max(most, BLOCK * len(os.listdir(stored)) if stored.exists() else 0)
+        assert [process.exitcode for process in processes] == [0] * PROCESSES
+        assert limit * 0.8 <= most <= limit + PROCESSES * BLOCK
+        age(BlockCache(str(tmp_path), limit), 3600)  # the next run finds an old cache
