@@ -8,6 +8,7 @@ from json import JSONDecoder
 import pyarrow as pa
 
 from dataflow.errors import CorruptDataError, DatasetError
+from dataflow.formats.json_nulls import to_nulls, without_nulls
 from dataflow.formats.json_types import JsonType
 from dataflow.formats.newlines import BLANK, cut_after, decode_text, rows_end
 from dataflow.formats.rows import mark_end
@@ -126,11 +127,13 @@ def _chunks(data: bytes) -> Iterator[bytes]:
 def _decode(chunk: bytes, schema: pa.Schema) -> pa.RecordBatch:
     from pyarrow import json
 
+    read_as = pa.schema([pa.field(field.name, without_nulls(field.type)) for field in schema])
     table = json.read_json(
         pa.BufferReader(chunk),
         read_options=json.ReadOptions(use_threads=False, block_size=len(chunk) + 1),
-        parse_options=json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        parse_options=json.ParseOptions(explicit_schema=read_as, unexpected_field_behavior="ignore"),
     )
     table.validate(full=True)  # the reader takes bytes that are no UTF-8
     (batch,) = table.select(schema.names).combine_chunks().to_batches()
-    return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+    columns = [to_nulls(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

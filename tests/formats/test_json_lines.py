@@ -119,6 +119,18 @@ def test_types_hold_every_value(tmp_path: Path) -> None:
         assert got[4]["0911032"] == "0911032"  # SH-22
 
 
+def test_nulls_of_no_type(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {"l": [None, None], "s": {"a": None, "b": 1}, "ls": [{"x": [None] * 3}, None], "n": None},
+        {"l": None, "s": None, "ls": [], "n": None},
+        {"l": [], "s": {"a": None, "b": 2}, "ls": [{"x": None}, {"x": [None]}], "n": None},
+        {"l": [None], "s": {"a": None, "b": None}, "ls": None, "n": None},
+    ]
+    data = "".join(json.dumps(row) + "\n" for row in rows)
+    for block_bytes in (1, 1000):
+        assert read(tmp_path, data, block_bytes) == rows
+
+
 def test_numbers_as_python_writes_them(tmp_path: Path) -> None:
     values = [0.1, 1e-320, 1.7976931348623157e308, -0.0, 1e22, 123456789.12345679, math.inf, -math.inf, math.nan]
     got = [row["x"] for row in read(tmp_path, "".join(json.dumps({"x": value}) + "\n" for value in values))]
