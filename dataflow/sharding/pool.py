@@ -55,8 +55,11 @@ def _shared_out(staff: list[_Worker], jobs: Iterator[ShardJob]) -> Iterator[Shar
                 if failure is None:
                     worker.give(next(jobs, None))
                     yield answer
-            elif failure is None or number < failed_job:
+                continue
+            if failure is None or number < failed_job:
                 failure, failed_job = answer, number
+            for other in staff:
+                other.give(None)  # the last shard that a process makes comes when there are no more
     if failure is not None:
         raise failure
 

@@ -80,42 +80,49 @@ def shard(
     goal = Target(target, options.append)  # checked before hours of reading
     if goal.base is not None:
         options = options_to_append(goal.base, options)
-    found = open_source(source, options, join_url(goal.store.url, SOURCE_FOLDER))
-    found.properties["shuffle_seed"] = options.seed
-    plan = Plan.of(found, options, goal.base)
-    if goal.written is not None and goal.unfinished is not None:
-        if plan.identity == goal.unfinished.identity:
-            for number in range(goal.first_shard, goal.first_shard + plan.num_shards):
-                found.skipped += load_skipped(goal.store, number)
-            _tell(on_skip, found.skipped)
-            finish(goal.store)
-            return goal.written
-        goal.forget()
-        plan = Plan.of(found, options, goal.base)
-    manifest = GrowingManifest(goal.base, plan.schema, found.properties)
-    jobs = _jobs(plan, goal.first_shard, goal.begin(plan.identity))
-    workers = min(workers or min(_MOST_WORKERS, len(os.sched_getaffinity(0))), plan.num_shards)
-    work = Work(
-        target=goal.store.url,
-        reader=found.reader,
-        steps=options.steps,
-        schema=plan.schema,
-        rows_per_block=plan.rows_per_block,
-        most_block_bytes=2 * plan.block_bytes,
-        seed=options.seed if (found.item_rows > 1).any() else None,
-        keep_skipping=options.on_error == "skip",
-        threads=max(2, source_store.concurrency // workers),
-    )
-    _tell(on_skip, found.skipped)
     try:
-        for made in _in_order(_watched(run_jobs(work, jobs, workers), plan, found, on_progress), goal.first_shard):
-            _tell(on_skip, made.skipped)
-            manifest.add(shard_name(made.number), made.size, made.blocks)
-    finally:
-        goal.remove_temporary_files()
-    if not manifest.num_new_rows:
-        raise OptionError(f"no row was written to {goal.store.url}: every one was left out")
-    manifest.write(goal.store)
+        found = open_source(source, options, join_url(goal.store.url, SOURCE_FOLDER))
+        found.properties["shuffle_seed"] = options.seed
+        plan = Plan.of(found, options, goal.base)
+        if goal.written is not None and goal.unfinished is not None:
+            if plan.identity == goal.unfinished.identity:
+                return _tidied(goal, found, plan, on_skip)
+            goal.forget()
+            plan = Plan.of(found, options, goal.base)
+        manifest = GrowingManifest(goal.base, plan.schema, found.properties)
+        jobs = _jobs(plan, goal.first_shard, goal.begin(plan.identity))
+        workers = min(workers or min(_MOST_WORKERS, len(os.sched_getaffinity(0))), plan.num_shards)
+        work = Work(
+            target=goal.store.url,
+            reader=found.reader,
+            steps=options.steps,
+            schema=plan.schema,
+            rows_per_block=plan.rows_per_block,
+            most_block_bytes=2 * plan.block_bytes,
+            seed=options.seed if (found.item_rows > 1).any() else None,
+            keep_skipping=options.on_error == "skip",
+            threads=max(2, source_store.concurrency // workers),
+        )
+        _tell(on_skip, found.skipped)
+        made = _watched(run_jobs(work, jobs, workers), plan, found, on_progress)
+        for done in _in_order(made, goal.first_shard):
+            _tell(on_skip, done.skipped)
+            manifest.add(shard_name(done.number), done.size, done.blocks)
+        if not manifest.num_new_rows:
+            raise OptionError(f"no row was written to {goal.store.url}: every one was left out")
+        manifest.write(goal.store)
+    except BaseException:
+        goal.leave()
+        raise
+    finish(goal.store)
+    return Manifest.open(goal.store.url)
+
+
+def _tidied(goal: Target, source: Source, plan: Plan, on_skip: Callable[[Skipped], None] | None) -> Manifest:
+    """What is left to do for a run that was killed after it had written its manifest."""
+    _tell(on_skip, source.skipped)
+    for number in range(goal.first_shard, goal.first_shard + plan.num_shards):
+        _tell(on_skip, load_skipped(goal.store, number))
     finish(goal.store)
     return Manifest.open(goal.store.url)
 

@@ -99,7 +99,7 @@ class ShardReader:
             if not self._skip:
                 raise
             skipped = Skipped(describe_block(self._manifest, place.block), "is damaged", str(error))
-            return self._manifest.schema.empty_table().to_batches()[0], [skipped]
+            return pa.RecordBatch.from_pylist([], schema=self._manifest.schema), [skipped]
         batch = batch.slice(place.start, place.stop - place.start)
         bad: dict[int, Skipped] = {}
         for name in self._image_columns:

@@ -89,9 +89,9 @@ class Target:
         write_unfinished(self.store, mine)
         return set()
 
-    def remove_temporary_files(self) -> None:
-        """Removes what killed processes were writing."""
-        remove_leftovers(self.store, [])
+    def leave(self) -> None:
+        """Leaves nothing behind but finished shards and what is needed to go on from there."""
+        remove_leftovers(self.store, [entry.path for entry in self.store.list(SOURCE_FOLDER)])
 
     def _standing(self) -> Manifest | None:
         try:
