@@ -185,3 +185,6 @@ def _check_structure(tap: BlockTap, manifest: Manifest, shard: int, url: str, no
     if found != expected:
         message = f"{url} holds {found} rows, the manifest says {expected}. Restore the shard, or index it again"
         note("rows", message, expected=expected, found=found)
+    same_blocks = [block.start for block in index.blocks] == manifest.starts[first:last].tolist()
+    if same_blocks and index.detail and index.detail != manifest.detail(shard):
+        note("structure", f"{url}: its footer is not the one that was indexed. Restore the shard, or index it again")

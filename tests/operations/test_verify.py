@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import csv
 
 import dataflow
 from dataflow.dataset import Manifest, ShardWriter
@@ -160,6 +166,44 @@ def test_bytes_around_the_blocks_of_a_tar(tmp_path: Path) -> None:
     assert fault.kind == "structure"
     (tmp_path / "a.tar").write_bytes(tar[:-512] + b"x" * 512)
     assert [fault.kind for fault in verify(str(tmp_path)).faults] == ["structure"]
+
+
+def write_parquet(path: Path, table: pa.Table) -> None:
+    pq.write_table(table, path, row_group_size=100)
+
+
+def write_csv(path: Path, table: pa.Table) -> None:
+    csv.write_csv(table, path)
+
+
+def write_lines(path: Path, table: pa.Table) -> None:
+    lines = "".join(f"{json.dumps(row)}\n" for row in table.to_pylist())
+    path.write_bytes(gzip.compress(lines.encode()) if path.suffix == ".gz" else lines.encode())
+
+
+@pytest.mark.parametrize(
+    ("name", "write_file"),
+    [("a.parquet", write_parquet), ("a.jsonl", write_lines), ("a.jsonl.gz", write_lines), ("a.csv", write_csv)],
+)
+def test_shards_of_other_formats(tmp_path: Path, name: str, write_file: Callable[[Path, pa.Table], None]) -> None:
+    table = pa.table(
+        {"key": [f"k{number}" for number in range(1000)], "text": ["word " * (n % 50) for n in range(1000)]}
+    )
+    path = tmp_path / name
+    write_file(path, table)
+    manifest = dataflow.index(str(tmp_path), block_bytes=20_000)
+    assert verify(str(tmp_path)).faults == []
+    exclude(str(tmp_path), ["k500"])
+    assert verify(str(tmp_path)).faults == []
+    whole = path.read_bytes()
+    block = manifest.num_blocks // 2
+    flip(path, int(manifest.starts[block] + manifest.lengths[block] // 2))
+    faults = [fault for fault in verify(str(tmp_path)).faults if fault.kind != "structure"]
+    assert kinds(faults) == [("checksum", block)]
+    path.write_bytes(whole[: len(whole) // 2])
+    assert "size" in {fault.kind for fault in verify(str(tmp_path)).faults}
+    write_file(path, table.slice(0, 900))
+    assert ("rows", 1000, 900) in [(fault.kind, fault.expected, fault.found) for fault in verify(str(tmp_path)).faults]
 
 
 @settings(max_examples=30, deadline=None)
