@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -171,3 +172,26 @@ def test_block_and_shard_sizes(run: Run, write: Write, tmp_path: Path) -> None:
     dataset = dataflow.open(str(tmp_path / "out"))
     assert dataset.manifest.block_rows == 5
     assert dataset.manifest.num_shards == 3
+
+
+def test_the_report_names_everything_that_was_left_out(run: Run, write: Write, tmp_path: Path) -> None:
+    source = write({"a.jpg": picture(1), "b.jpg": b"", "c.jpg": b"hello", "notes.txt": b"x"})
+    report = tmp_path / "report.jsonl"
+    out = run("shard", source, tmp_path / "out", "--on-error", "skip", "--report", report).stdout
+    lines = [json.loads(line) for line in report.read_text().splitlines()]
+    assert sorted(lines, key=lambda line: str(line["name"])) == [
+        {"name": "b.jpg", "reason": "is empty", "note": ""},
+        {"name": "c.jpg", "reason": "is no image", "note": "it begins with b'hello'"},
+        {"name": "notes.txt", "reason": "not an image by its name", "note": ""},
+    ]
+    assert "skipped 1 item: is empty (b.jpg)" in out
+    error = run("shard", source, tmp_path / "other", "--on-error", "skip", "--report", tmp_path, code=1).stderr
+    assert "could not write the report" in error
+
+
+def test_append_from_the_command_line(run: Run, write: Write, tmp_path: Path) -> None:
+    run("shard", write({"a.jpg": picture(1)}), tmp_path / "out")
+    out = run("shard", write({"b.jpg": picture(2)}), tmp_path / "out", "--append").stdout
+    assert "now there are 2 rows" in out
+    assert set(rows(tmp_path / "out")) == {"a.jpg", "b.jpg"}
+    assert "no dataset" in run("shard", write({"b.jpg": picture(2)}), tmp_path / "none", "--append", code=1).stderr

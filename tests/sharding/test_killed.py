@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import dataflow
 from dataflow.errors import DatasetError
 from dataflow.storage import open_store
 from tests.cli.conftest import Run, run
-from tests.sharding.conftest import Fill, contents, images, tars
+from tests.sharding.conftest import Fill, contents, images, picture, tars
 
 __all__ = ["run"]
 
@@ -98,6 +99,55 @@ def test_sh06_killed_at_random_moments(run: Run, fill: Fill, tmp_path: Path, tem
 def test_sh06_killed_on_s3(run: Run, fill: Fill, tmp_path: Path, s3_url: str, temporary: Path) -> None:
     check(run, fill, tmp_path, f"{s3_url}/out", "tars", kills=2, seed=time.time_ns())
     assert not list(temporary.iterdir())
+
+
+def test_an_append_killed_leaves_the_dataset_and_goes_on(run: Run, fill: Fill, tmp_path: Path) -> None:
+    old, more = fill(images(100)), fill({f"{n % 3}/x{n}.jpg": picture(n) for n in range(500)})
+    for name in ("out", "expected"):
+        run("shard", *OPTIONS, old, tmp_path / name)
+    before = contents(tmp_path / "out")
+    run("shard", *OPTIONS, "--append", more, tmp_path / "expected")
+    target = str(tmp_path / "out")
+    arguments = [*OPTIONS, "--append", "--workers", "2", str(more), target]
+    for count in (len(before), len(before) + 8):
+        with subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            wait_for_shards(process, target, count)
+            process.kill()
+        assert process.returncode == -signal.SIGKILL
+        assert {path: data for path, data in contents(target).items() if path in before} == before
+        assert dataflow.open(target).manifest.num_shards == len(before) - 1
+        with pytest.raises(DatasetError, match="has not finished"):
+            dataflow.dataset.index(target)
+    assert "holds a dataset already" in run("shard", *OPTIONS, more, target, code=1).stderr
+    run("shard", *arguments)
+    assert contents(target) == contents(tmp_path / "expected")
+
+
+def test_killed_between_the_manifest_and_the_end(run: Run, fill: Fill, tmp_path: Path) -> None:
+    source, target = fill(images(120)), tmp_path / "out"
+    run("shard", *OPTIONS, "--report", tmp_path / "whole", source, target)
+    expected = contents(target)
+    shutil.copytree(target, tmp_path / "copy")
+    (target / "manifest.arrow").unlink()
+    wait = [sys.executable, "-c", STOP_AFTER_MANIFEST, "shard", *OPTIONS, str(source), str(target)]
+    assert subprocess.run(wait, capture_output=True).returncode == -signal.SIGKILL
+    assert (target / "manifest.arrow").exists()
+    assert (target / ".sharding" / "plan.json").exists()
+    assert dataflow.open(str(target)).fingerprint == dataflow.open(str(tmp_path / "copy")).fingerprint
+    run("shard", *OPTIONS, "--report", tmp_path / "again", source, target)
+    assert contents(target) == expected
+    assert (tmp_path / "again").read_text() == (tmp_path / "whole").read_text() != ""
+    assert "holds a dataset already" in run("shard", *OPTIONS, source, target, code=1).stderr
+
+
+# The command line, killed at the moment when the manifest has been written.
+STOP_AFTER_MANIFEST = """
+import os, signal, sys
+import dataflow.sharding.run as run
+run.finish = lambda store: os.kill(os.getpid(), signal.SIGKILL)
+from dataflow.cli import app
+app(sys.argv[1:])
+"""
 
 
 @pytest.mark.soak
