@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pyarrow as pa
 
 from dataflow.dataset.block_size import usual_block_bytes
+from dataflow.dataset.kept_exclusions import KeptExclusions
 from dataflow.dataset.manifest import Manifest
 from dataflow.dataset.manifest_file import MANIFEST_NAME
 from dataflow.dataset.manifest_writer import ManifestWriter
@@ -36,7 +36,7 @@ def index(
 ) -> Manifest:
     """Indexes the shards below `source`, in the order of their paths. The shards are read once and never changed.
 
-    An older manifest is replaced, and its properties (such as the list of classes) are kept.
+    An older manifest is replaced, and its properties (such as the list of classes) and excluded rows are kept.
 
     Args:
         source: Folder of the shards, with the folders in it.
@@ -59,7 +59,10 @@ def index(
     target = store if out is None else open_store(out)
     shards, kind, skipped = _choose(store, None if format is None else format_named(format))
     block_bytes = block_bytes or usual_block_bytes(sum(entry.size for entry in shards))
-    writer = ManifestWriter(kind.name, "" if target.url == store.url else store.url, _properties(target))
+    old = _old(target)
+    properties = {} if old is None else old.properties
+    writer = ManifestWriter(kind.name, "" if target.url == store.url else store.url, properties)
+    kept = KeptExclusions(old)
     schema: pa.Schema | None = None
 
     def index_shard(entry: Entry) -> ShardIndex:
@@ -69,7 +72,8 @@ def index(
         try:
             for entry, found in zip(shards, pool.map(index_shard, shards), strict=True):
                 schema = found.schema if schema is None else _merge(kind, schema, found.schema, store, entry, shards[0])
-                writer.add(entry.path, entry.size, entry.version, found.blocks, found.detail)
+                excluded = kept.of(entry.path, found.blocks)
+                writer.add(entry.path, entry.size, entry.version, found.blocks, found.detail, excluded)
                 skipped += [Skipped(f"{entry.path}: {item.name}", item.reason) for item in found.skipped]
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -135,11 +139,11 @@ def _merge(kind: Format, first: pa.Schema, second: pa.Schema, store: Store, entr
         ) from error
 
 
-def _properties(target: Store) -> dict[str, Any]:
+def _old(target: Store) -> Manifest | None:
     try:
-        return Manifest.open(target.url).properties
+        return Manifest.open(target.url)
     except DatasetError:
-        return {}  # none yet, or a damaged one, which is about to be replaced
+        return None  # none yet, or a damaged one, which is about to be replaced
 
 
 def _first(skipped: list[Skipped]) -> str:

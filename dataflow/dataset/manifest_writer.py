@@ -55,7 +55,15 @@ class ManifestWriter:
         """Rows in the shards so far."""
         return sum(self._rows)
 
-    def add(self, path: str, size: int, version: str, blocks: list[Block], detail: bytes = b"") -> None:
+    def add(
+        self,
+        path: str,
+        size: int,
+        version: str,
+        blocks: list[Block],
+        detail: bytes = b"",
+        excluded: npt.NDArray[np.int32] | None = None,
+    ) -> None:
         """Adds the next shard.
 
         Args:
@@ -64,13 +72,18 @@ class ManifestWriter:
             version: What the store calls its version, "" if unknown.
             blocks: Its blocks in order.
             detail: See `ShardIndex.detail`.
+            excluded: As for `add_from`.
         """
+        if excluded is None:
+            excluded = np.empty((0, 2), np.int32)
+        stored = np.array([block.rows for block in blocks], np.int32)
+        rows = stored - np.bincount(excluded[:, 0], minlength=len(blocks))
         self._starts.extend(block.start for block in blocks)
         self._lengths.extend(block.length for block in blocks)
-        self._rows.extend(block.rows for block in blocks)
+        self._rows.frombytes(rows.astype(np.int32).tobytes())
         self._skips.extend(block.skip for block in blocks)
         self._checksums += b"".join(block.checksum for block in blocks)
-        self._end_shard(path, size, version, detail, b"")
+        self._end_shard(path, size, version, detail, excluded.astype(np.int32).tobytes())
 
     def add_from(
         self,

@@ -275,3 +275,27 @@ def test_any_rows_in_any_order(tmp_path_factory: pytest.TempPathFactory, sets: l
     kept = left(*set().union(*sets))
     assert [row["number"] for row in rows_at(str(folder))] == kept
     assert sorted(delivered(folder, shuffle=True, seed=seed)) == kept
+
+
+def test_indexing_again_keeps_what_is_excluded(tmp_path: Path) -> None:
+    def tar(shard: int, rows: int = 30) -> None:
+        members = [(f"{shard}/{row:03d}.txt", bytes([shard, row])) for row in range(rows)]
+        (tmp_path / f"{shard}.tar").write_bytes(pack(members))
+
+    tar(0)
+    tar(1)
+    dataflow.index(str(tmp_path), block_bytes=4096)
+    before = exclude(str(tmp_path), ["0/003", "1/007"]).manifest
+    tar(2)
+    after = dataflow.index(str(tmp_path), block_bytes=4096)
+    assert (after.num_rows, after.num_excluded) == (88, 2)
+    assert after.prefix(before.fingerprint) is not None
+    assert not {"0/003", "1/007"} & {row["key"] for row in rows_at(str(tmp_path))}
+    with pytest.raises(DatasetError, match=r"1 rows of .*0\.tar are excluded, and its blocks are others now"):
+        dataflow.index(str(tmp_path), block_bytes=8192)
+    tar(1, 29)
+    with pytest.raises(DatasetError, match=r"1 rows of .*1\.tar are excluded"):
+        dataflow.index(str(tmp_path), block_bytes=4096)
+    (tmp_path / "1.tar").unlink()
+    assert dataflow.index(str(tmp_path), block_bytes=4096).num_excluded == 1
+    assert Manifest.open(str(tmp_path)).num_rows == 59
