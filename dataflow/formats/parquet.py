@@ -11,9 +11,9 @@ import xxhash
 
 from dataflow.errors import CorruptDataError, DatasetError
 from dataflow.formats.format import MAX_BLOCK_BYTES, Block, Place, ShardIndex
-from dataflow.formats.parquet_footer import RowGroup, parse_footer, read_footer
+from dataflow.formats.parquet_footer import RowGroup, pack_detail, parse_detail, read_footer
 from dataflow.formats.ranged_file import RangedFile
-from dataflow.formats.types import merge_columns, plain_type
+from dataflow.formats.types import merge_columns
 from dataflow.storage import join_url
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dataflow.storage import Buffer, Store
 
-__all__ = ["BATCH_ROWS", "DAMAGED", "LARGE_BLOCK_BYTES", "ParquetFormat", "fit", "plain_schema"]
+__all__ = ["BATCH_ROWS", "DAMAGED", "LARGE_BLOCK_BYTES", "ParquetFormat", "fit"]
 
 #: A row group is read and held as a unit. Larger ones work, but a loader wants many smaller blocks.
 LARGE_BLOCK_BYTES = 64 << 20
@@ -44,7 +44,7 @@ class ParquetFormat:
         """See `Format.index`. The row groups are the blocks: `block_bytes` has no say. Each is decoded once."""
         url = join_url(store.url, path)
         footer = read_footer(store, path)
-        schema = plain_schema(footer.schema, url)
+        schema = footer.schema
         blocks = []
         for group in footer.groups:
             if not group.rows:
@@ -56,16 +56,15 @@ class ParquetFormat:
                 data = store.read_range(path, group.start, group.length)
                 blocks.append(Block(group.start, group.length, group.rows, xxhash.xxh3_128_digest(data)))
                 self._check(data, footer.metadata, group, schema, url)
-        return ShardIndex(blocks, schema, detail=footer.data)
+        return ShardIndex(blocks, schema, detail=pack_detail(footer))
 
     def read(self, data: Buffer, schema: pa.Schema, place: Place) -> pa.RecordBatch:
         """See `Format.read`."""
         try:
-            footer = parse_footer(place.detail)
-            group = next((group for group in footer.groups if group.rows and group.start == place.start), None)
-            if group is None:
+            numbers, metadata = parse_detail(place.detail)
+            if place.start not in numbers:
                 raise CorruptDataError(f"the footer knows of no row group at offset {place.start}")
-            return pa.concat_batches(list(_decode(data, footer.metadata, group, schema)))
+            return pa.concat_batches(list(_decode(data, metadata, numbers[place.start], place.start, schema)))
         except DAMAGED as error:
             raise CorruptDataError(f"not a Parquet row group of the dataset's columns: {error}") from error
 
@@ -77,7 +76,7 @@ class ParquetFormat:
         """Decodes a row group as `read` will."""
         rows = size = 0
         try:
-            for batch in _decode(data, metadata, group, schema):
+            for batch in _decode(data, metadata, group.number, group.start, schema):
                 rows += batch.num_rows
                 size += batch.nbytes
                 if size > MAX_BLOCK_BYTES:
@@ -91,17 +90,17 @@ class ParquetFormat:
             ) from error
 
 
-def _decode(data: Buffer, metadata: Any, group: RowGroup, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _decode(data: Buffer, metadata: Any, number: int, offset: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     from pyarrow import parquet
 
     view = memoryview(data)
 
     def piece(start: int, length: int) -> memoryview:
-        return view[start - group.start : start - group.start + length]
+        return view[start - offset : start - offset + length]
 
-    source = pa.PythonFile(RangedFile(piece, group.start, group.start + len(view)), mode="r")
+    source = pa.PythonFile(RangedFile(piece, offset, offset + len(view)), mode="r")
     with parquet.ParquetFile(source, metadata=metadata, page_checksum_verification=True) as file:
-        for batch in file.iter_batches(BATCH_ROWS, row_groups=[group.number], use_threads=False):
+        for batch in file.iter_batches(BATCH_ROWS, row_groups=[number], use_threads=False):
             # Offsets that point outside their buffer would crash whoever reads the column.
             batch.validate(full=True)
             yield fit(batch, schema)
@@ -114,20 +113,6 @@ def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         column = batch.column(field.name)
         columns.append(column if column.type.equals(field.type) else column.cast(field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def plain_schema(schema: pa.Schema, url: str) -> pa.Schema:
-    """The columns of a file in plain types.
-
-    Raises:
-        DatasetError: There are none, or two of one name.
-    """
-    if not len(schema):
-        raise DatasetError(f"{url}: has no columns. Leave it out")
-    for name in schema.names:
-        if schema.names.count(name) > 1:
-            raise DatasetError(f"{url}: has two columns {name!r}. Write it again with different names")
-    return pa.schema([pa.field(field.name, plain_type(field.type)) for field in schema])
 
 
 def _too_large(url: str, group: RowGroup, size: int) -> DatasetError:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from dataflow.errors import CorruptDataError
-from dataflow.formats.parquet import BATCH_ROWS, DAMAGED, fit, plain_schema
+from dataflow.formats.parquet import BATCH_ROWS, DAMAGED, fit
 from dataflow.formats.parquet_footer import read_footer
 from dataflow.formats.ranged_file import RangedFile
 from dataflow.storage import join_url
@@ -37,7 +37,6 @@ def parquet_parts(store: Store, path: str, part_bytes: int = 8 << 20) -> Iterato
 
     url = join_url(store.url, path)
     footer = read_footer(store, path)
-    schema = plain_schema(footer.schema, url)
     source = RangedFile(partial(store.read_range, path), 0, store.size(path))
     ahead = max(64 << 10, min(READ_AHEAD_BYTES // footer.metadata.num_columns, 8 << 20))
     number = 0
@@ -53,7 +52,7 @@ def parquet_parts(store: Store, path: str, part_bytes: int = 8 << 20) -> Iterato
                 rows = min(BATCH_ROWS, max(1, part_bytes * group.rows // max(1, group.decoded)))
                 for batch in file.iter_batches(rows, row_groups=[number], use_threads=False):
                     batch.validate(full=True)
-                    yield fit(batch, schema)
+                    yield fit(batch, footer.schema)
     except DAMAGED as error:
         if source.failure is not None:
             raise source.failure from None
