@@ -9,7 +9,7 @@ import signal
 import threading
 import traceback
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 
@@ -22,7 +22,7 @@ __all__ = ["run_jobs"]
 _JOBS_AT_ONCE = 2
 
 
-def run_jobs(work: Work, jobs: Iterator[ShardJob], workers: int) -> Iterator[Shard]:
+def run_jobs(work: Work, jobs: Iterator[ShardJob], workers: int) -> Generator[Shard, None, None]:
     """Makes shards in some processes, or in this one if one is enough; yields them as they are finished.
 
     Of several errors the one of the first shard is raised, as one process would have found it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 from dataflow.dataset import Manifest
@@ -104,10 +105,10 @@ def shard(
             threads=max(2, source_store.concurrency // workers),
         )
         _tell(on_skip, found.skipped)
-        made = _watched(run_jobs(work, jobs, workers), plan, found, on_progress)
-        for done in _in_order(made, goal.first_shard):
-            _tell(on_skip, done.skipped)
-            manifest.add(shard_name(done.number), done.size, done.blocks)
+        with closing(run_jobs(work, jobs, workers)) as shards:
+            for made in _in_order(_watched(shards, plan, found, on_progress), goal.first_shard):
+                _tell(on_skip, made.skipped)
+                manifest.add(shard_name(made.number), made.size, made.blocks)
         if not manifest.num_new_rows:
             raise OptionError(f"no row was written to {goal.store.url}: every one was left out")
         manifest.write(goal.store)
