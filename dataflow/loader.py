@@ -263,8 +263,10 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         state = StreamState.from_dict(state_dict)
         manifest = self._dataset.manifest.prefix(state.dataset)
         if manifest is None:
+            excluded = self._manifest.num_excluded
+            note = f" ({excluded:,} rows are excluded from it, perhaps since then)" if excluded else ""
             raise StateError(
-                f"the state is of dataset {state.dataset}, {self._manifest.url} is {self._manifest.fingerprint}: "
+                f"the state is of dataset {state.dataset}, {self._manifest.url} is {self._manifest.fingerprint}{note}: "
                 "open the dataset that the state was taken from"
             )
         state.check_belongs(
