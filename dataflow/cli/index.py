@@ -15,7 +15,7 @@ def index(
         str | None, typer.Option(metavar="URL", help="Folder for the manifest. Default: beside the shards.")
     ] = None,
     format: Annotated[
-        str | None, typer.Option(help="arrow or webdataset, where the folder holds shards of both.")
+        str | None, typer.Option(help="arrow, parquet, webdataset, jsonl, csv, tsv or text, where there are several.")
     ] = None,
     block_mib: Annotated[
         float | None, typer.Option(help="Size of a block in MiB. Default: 1/4096 of the data, 1/16 to 2.")
@@ -28,6 +28,7 @@ def index(
     from rich.console import Console
 
     import dataflow.dataset
+    from dataflow.cli.advice import advice
     from dataflow.cli.skips import print_skipped
     from dataflow.cli.text import bytes_text, count_text
     from dataflow.errors import OptionError
@@ -49,6 +50,8 @@ def index(
         f"{count_text(manifest.num_blocks, 'block')}, {count_text(manifest.num_shards, 'shard')}; "
         f"the manifest is at {manifest.url}"
     )
+    for sentence in advice(manifest):
+        typer.echo(sentence)
 
 
 def _bytes(mib: float | None) -> int | None:

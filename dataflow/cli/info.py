@@ -20,6 +20,7 @@ def info(
     lanes: Annotated[int | None, typer.Option(min=1, help="Lanes, where not the default.")] = None,
 ) -> None:
     """Show shards, blocks, rows, columns and properties, and memory and reads for some ranks."""
+    from dataflow.cli.advice import advice
     from dataflow.cli.text import bytes_text
     from dataflow.dataset import Manifest
 
@@ -49,6 +50,8 @@ def info(
             typer.echo(f"  {name}: {text if len(text) <= 200 else f'{text[:200]}... ({len(value):,} items)'}")
     typer.echo(typer.style(f"reading, shuffled, on {ranks} rank{'s' if ranks > 1 else ''}", bold=True))
     _print(_costs(manifest, ranks, batch_size, lanes))
+    for sentence in advice(manifest):
+        typer.echo(sentence)
 
 
 def _costs(manifest: Manifest, ranks: int, batch_size: int, given: int | None) -> dict[str, str]:
