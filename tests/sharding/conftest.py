@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +11,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import dataflow.sharding
 from dataflow.storage import open_store
 from tests.formats.archives import pack
 
 Fill = Callable[[dict[str, bytes]], Path]
+
+#: In this process, where a test does not say otherwise: processes take a second to start.
+shard = functools.partial(dataflow.sharding.shard, workers=1)
 
 
 def picture(number: int) -> bytes:

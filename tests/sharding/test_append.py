@@ -11,9 +11,9 @@ import pytest
 import dataflow
 from dataflow.dataset import Manifest, read_block
 from dataflow.errors import DatasetError, OptionError
-from dataflow.sharding import ShardOptions, shard
+from dataflow.sharding import ShardOptions
 from dataflow.storage import open_store
-from tests.sharding.conftest import Fill, contents, images, picture
+from tests.sharding.conftest import Fill, contents, images, picture, shard
 
 SMALL = ShardOptions(on_error="skip", block_bytes=10_000, shard_bytes=60_000)
 MORE = ShardOptions(on_error="skip", shard_bytes=60_000, append=True)

@@ -21,10 +21,10 @@ import dataflow
 from dataflow.dataset import Manifest, read_block
 from dataflow.errors import CorruptDataError, DataflowError, OptionError
 from dataflow.formats import Skipped
-from dataflow.sharding import Done, ShardOptions, shard
+from dataflow.sharding import Done, ShardOptions
 from dataflow.storage import open_store
 from tests.formats.archives import pack
-from tests.sharding.conftest import Fill, contents, images, picture, tars
+from tests.sharding.conftest import Fill, contents, images, picture, shard, tars
 
 SMALL = ShardOptions(on_error="skip", block_bytes=10_000, shard_bytes=60_000)
 
@@ -34,8 +34,9 @@ def rows(manifest: Manifest) -> list[dict[str, Any]]:
     return [row for block in range(manifest.num_blocks) for row in read_block(store, manifest, block).to_pylist()]
 
 
-@pytest.mark.parametrize("files", [lambda: images(300), lambda: tars(8, 40)], ids=["images", "tars"])
-@pytest.mark.parametrize("seed", [0, None], ids=["shuffled", "in order"])
+@pytest.mark.parametrize(
+    ("files", "seed"), [(lambda: images(300), None), (lambda: tars(8, 40), 0)], ids=["images in order", "tars shuffled"]
+)
 def test_any_number_of_workers_writes_the_same(
     fill: Fill, tmp_path: Path, files: Callable[[], dict[str, bytes]], seed: int | None
 ) -> None:
@@ -120,7 +121,7 @@ def test_sh17_another_source_begins_anew(fill: Fill, tmp_path: Path, caplog: pyt
 def test_sh15_the_first_error_is_raised_whatever_the_timing(fill: Fill, tmp_path: Path) -> None:
     files = {f"{n:04d}.jpg": picture(n) for n in range(300)} | {f"{n:04d}.jpg": b"bad" for n in (150, 200, 299)}
     source = str(fill(files))
-    for workers in (1, 2, 3):
+    for workers in (1, 3):
         with pytest.raises(CorruptDataError, match=r"0150\.jpg"):
             shard(source, str(tmp_path / "out"), replace(SMALL, on_error="raise", seed=None), workers=workers)
 
