@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Self
 
 from dataflow.dataset import Manifest, describe_block
@@ -108,9 +109,12 @@ class _Checks:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._error = self._error or error  # ends the readers at their next block
         self._pool.shutdown(wait=True)
-        if self._error is not None:
+        if self._error is not None and error is None:
             raise self._error
 
     def add(self, shard: int, faults: list[Fault], blocks: range) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -66,6 +67,22 @@ def test_a_sound_dataset_and_its_progress(tmp_path: Path) -> None:
     assert verify(str(tmp_path), on_progress=lambda rows, nbytes: done.append((rows, nbytes))).faults == []
     assert sum(rows for rows, _ in done) == 60
     assert sum(nbytes for _, nbytes in done) == manifest.num_bytes
+
+
+def test_an_error_in_the_middle_ends_it_soon(tmp_path: Path) -> None:
+    numbers(tmp_path, rows=2000)
+    threads = threading.active_count()
+    seen: list[int] = []
+
+    def fail(rows: int, nbytes: int) -> None:
+        seen.append(rows)
+        if len(seen) >= 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        verify(str(tmp_path), workers=1, on_progress=fail)
+    assert len(seen) < 20
+    assert threading.active_count() == threads
 
 
 @pytest.mark.parametrize("workers", [1, 3])
