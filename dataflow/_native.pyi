@@ -15,7 +15,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-Memory: TypeAlias = npt.NDArray[Any] | memoryview | bytes
+class Array:
+    """Memory of one block whose type and size were looked at once: gathering from it again and again costs less."""
+
+    def __init__(self, memory: npt.NDArray[Any] | memoryview | bytes) -> None: ...
+
+Memory: TypeAlias = npt.NDArray[Any] | memoryview | bytes | Array
 
 def gather_ragged(
     values: Sequence[Memory],

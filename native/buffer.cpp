@@ -48,11 +48,22 @@ Buffer::Buffer(nb::handle object, const char* name, Access access) {
     }
 }
 
-Buffer::Buffer(Buffer&& other) noexcept : view_(other.view_), element_(other.element_) {
-    // A view of one dimension may point at its own struct for its shape; NumPy's never does, but bytes' does.
+Buffer::Buffer(const Buffer& other, nb::object owner) noexcept
+    : view_(other.view_), element_(other.element_), owner_(std::move(owner)) {
+    own_shape(other);
+    view_.obj = nullptr;  // PyBuffer_Release does nothing then
+}
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : view_(other.view_), element_(other.element_), owner_(std::move(other.owner_)) {
+    own_shape(other);
+    other.view_.obj = nullptr;
+}
+
+// A view of one dimension may point at its own struct for its shape; NumPy's never does, but bytes' does.
+void Buffer::own_shape(const Buffer& other) noexcept {
     if (other.view_.shape == &other.view_.len) view_.shape = &view_.len;
     if (other.view_.strides == &other.view_.itemsize) view_.strides = &view_.itemsize;
-    other.view_.obj = nullptr;  // PyBuffer_Release does nothing then
 }
 
 Buffer::~Buffer() { PyBuffer_Release(&view_); }
@@ -73,7 +84,13 @@ std::vector<Buffer> buffers_of(nb::handle sequence, const char* name) {
     // The size is read anew each time: an exporter's code may run between two items.
     buffers.reserve(static_cast<std::size_t>(PySequence_Fast_GET_SIZE(sequence.ptr())));
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence.ptr()); ++i) {
-        buffers.emplace_back(nb::borrow(PySequence_Fast_GET_ITEM(sequence.ptr(), i)), name);
+        nb::object item = nb::borrow(PySequence_Fast_GET_ITEM(sequence.ptr(), i));
+        const Buffer* held = nullptr;
+        if (nb::try_cast(item, held, false) && held != nullptr) {
+            buffers.emplace_back(*held, std::move(item));
+        } else {
+            buffers.emplace_back(item, name);
+        }
     }
     return buffers;
 }

@@ -17,6 +17,8 @@ class Buffer {
 
     // Throws TypeError naming `name` for what is not a C-contiguous array of native integers, floats or booleans.
     Buffer(nanobind::handle object, const char* name, Access access = Access::read);
+    // The same memory, for as long as `owner`, which holds the other buffer, is kept.
+    Buffer(const Buffer& other, nanobind::object owner) noexcept;
     Buffer(Buffer&& other) noexcept;
     Buffer(const Buffer&) = delete;
     Buffer& operator=(const Buffer&) = delete;
@@ -30,14 +32,17 @@ class Buffer {
     Array array() const { return {data(), length()}; }
 
   private:
+    void own_shape(const Buffer& other) noexcept;
+
     Py_buffer view_;
     Element element_;
+    nanobind::object owner_;
 };
 
 // A buffer that must be one-dimensional with elements of one type.
 Buffer vector_of(Element element, nanobind::handle object, const char* name, Buffer::Access access = Buffer::Access::read);
 
-// One buffer for each item of a list or tuple.
+// One buffer for each item of a list or tuple: an array, or a `Buffer` that Python made before, which costs far less.
 std::vector<Buffer> buffers_of(nanobind::handle sequence, const char* name);
 
 // A number as one element of that type, to fill with. Throws ValueError when it does not fit.

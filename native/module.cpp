@@ -255,6 +255,9 @@ nb::tuple receive_binding(int descriptor, nb::bytes request, nb::handle buffer, 
 NB_MODULE(_native, module) {
     // A thread that still holds a function at exit is no leak of ours to report on the user's terminal.
     nb::set_leak_warnings(false);
+    nb::class_<dataflow::Buffer>(module, "Array").def("__init__", [](dataflow::Buffer* self, nb::handle memory) {
+        new (self) dataflow::Buffer(memory, "memory");
+    });
     module.def("gather_ragged", &dataflow::gather_ragged_binding, "values"_a, "offsets"_a, "block"_a, "row"_a, "out"_a,
                "lengths"_a, "fill"_a, "truncate"_a = false);
     module.def("gather_fixed", &dataflow::gather_fixed_binding, "values"_a, "width"_a, "block"_a, "row"_a, "out"_a);

@@ -47,6 +47,7 @@ class FixedView:
         self._dtype = _dtype(kind)
         self._valid: NDArray[np.bool_] | None = None
         self.values: NDArray[Any] = np.empty(0, self._dtype)
+        self.held_values = _native.Array(self.values)
 
     def of(self, array: pa.Array) -> FixedView:
         view = _like(self)
@@ -57,6 +58,7 @@ class FixedView:
             if array.null_count and not _under_nulls(array, view._valid):
                 raise _inner_nulls(self._name)
         view.values = _numbers(array, self._dtype)
+        view.held_values = _native.Array(view.values)
         return view
 
     def value(self, row: int) -> Any:
@@ -73,7 +75,7 @@ class FixedView:
                 "leave it out with select(), or replace them with map()"
             )
         out = np.empty((len(row), self.width), self._dtype)
-        _native.gather_fixed([view.values for view in views], self.width, block, row, out)
+        _native.gather_fixed([view.held_values for view in views], self.width, block, row, out)
         return out.reshape(len(row), *self.shape)
 
 
@@ -85,16 +87,16 @@ class BytesView:
     def __init__(self, name: str, kind: pa.DataType) -> None:
         self._offset = _offset_dtype(kind)
         self._valid: NDArray[np.bool_] | None = None
-        self.offsets: NDArray[Any] = np.zeros(1, self._offset)
-        self.values: NDArray[np.uint8] = np.empty(0, np.uint8)
+        self._held_offsets = _native.Array(np.zeros(1, self._offset))
+        self._held_values = _native.Array(np.empty(0, np.uint8))
 
     def of(self, array: pa.Array) -> BytesView:
         view = _like(self)
         _, offsets, data = array.buffers()
         view._valid = _validity(array)
-        view.offsets = _offsets(array, offsets, self._offset)
+        view._held_offsets = _native.Array(_offsets(array, offsets, self._offset))
         if data is not None:
-            view.values = np.frombuffer(data, np.uint8)
+            view._held_values = _native.Array(np.frombuffer(data, np.uint8))
         return view
 
     def value(self, row: int) -> Any:
@@ -102,7 +104,7 @@ class BytesView:
 
     def gather(self, views: Sequence[BytesView], block: BlockNumbers, row: Rows) -> list[Any]:
         values: list[Any] = _native.gather_bytes(
-            [view.values for view in views], [view.offsets for view in views], block, row
+            [view._held_values for view in views], [view._held_offsets for view in views], block, row
         )
         if self._text:
             values = [value.decode() for value in values]
@@ -130,6 +132,8 @@ class ListView:
         self._valid: NDArray[np.bool_] | None = None
         self.offsets: NDArray[Any] = np.zeros(1, self._offset)
         self.values: NDArray[Any] = np.empty(0, self._dtype)
+        self.held_offsets = _native.Array(self.offsets)
+        self.held_values = _native.Array(self.values)
 
     def of(self, array: pa.Array) -> ListView:
         if array.values.null_count:
@@ -138,6 +142,8 @@ class ListView:
         view._valid = _validity(array)
         view.offsets = _offsets(array, array.buffers()[1], self._offset)
         view.values = _numbers(array.values, self._dtype)
+        view.held_offsets = _native.Array(view.offsets)
+        view.held_values = _native.Array(view.values)
         return view
 
     def value(self, row: int) -> NDArray[Any] | None:

@@ -173,9 +173,9 @@ def finished(form: BatchForm, batch: Any, sample_ids: Integers, slots: Integers,
 def _gather_padded(
     views: Sequence[Any], number: NDArray[np.int32], row: Integers, fill: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    offsets = [view.offsets for view in views]
+    offsets = [view.held_offsets for view in views]
     longest = int(_native.ragged_lengths(offsets, number, row).max(initial=0))
     out = np.empty((len(row), longest), views[0].values.dtype)
     lengths = np.empty(len(row), np.int64)
-    _native.gather_ragged([view.values for view in views], offsets, number, row, out, lengths, fill)
+    _native.gather_ragged([view.held_values for view in views], offsets, number, row, out, lengths, fill)
     return torch.from_numpy(out), torch.from_numpy(lengths)

@@ -143,6 +143,30 @@ def test_buffers_of_arrow_arrays_are_read_in_place() -> None:
     assert _native.gather_bytes([values], lengths, np.zeros(3, dtype=np.int32), rows) == [b"the third", b"first", b""]
 
 
+@given(data=st.data())
+def test_arrays_that_were_looked_at_before_give_the_same(data: st.DataObject) -> None:
+    blocks, values, offsets = data.draw(ragged_columns("uint8"))
+    block, row = data.draw(selections([len(rows) for rows in blocks]))
+    expected = _native.gather_bytes(values, offsets, block, row)
+
+    def some(arrays: list[Array]) -> list[Any]:
+        return [_native.Array(array.copy()) if data.draw(st.booleans()) else array for array in arrays]
+
+    assert _native.gather_bytes(some(values), some(offsets), block, row) == expected
+
+
+def test_an_array_keeps_its_memory() -> None:
+    values = _native.Array(np.arange(1000, dtype=np.uint8) % 7)
+    offsets = _native.Array(b"".join(number.to_bytes(4, "little") for number in (0, 3, 1000)))
+    with pytest.raises(TypeError, match="offsets must be int32 or int64, not uint8"):
+        _native.gather_bytes([values], [offsets], np.zeros(1, np.int32), np.ones(1, np.int64))
+    offsets = _native.Array(np.array([0, 3, 1000], np.int32))
+    assert _native.gather_bytes([values], [offsets], np.zeros(1, np.int32), np.zeros(1, np.int64)) == [bytes(range(3))]
+    for wrong in (None, "text", np.zeros((4, 2))[:, 0]):
+        with pytest.raises(TypeError, match="memory"):
+            _native.Array(wrong)  # type: ignore[arg-type]
+
+
 def test_read_only_inputs_are_accepted() -> None:
     values = np.frombuffer(bytes(range(6)), dtype=np.uint8)
     offsets = np.array([0, 2, 6], dtype=np.int32)
