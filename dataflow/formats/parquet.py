@@ -107,10 +107,11 @@ def _decode(data: Buffer, metadata: Any, number: int, offset: int, schema: pa.Sc
 
 
 def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of a schema, in its types."""
+    """The columns of a schema, in its types; null where the batch has none of that name."""
     columns = []
     for field in schema:
-        column = batch.column(field.name)
+        place = batch.schema.get_field_index(field.name)
+        column = batch.column(place) if place >= 0 else pa.nulls(batch.num_rows, field.type)
         columns.append(column if column.type.equals(field.type) else column.cast(field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
