@@ -257,7 +257,7 @@ NB_MODULE(_native, module) {
     nb::set_leak_warnings(false);
     nb::class_<dataflow::Buffer>(module, "Array").def("__init__", [](dataflow::Buffer* self, nb::handle memory) {
         new (self) dataflow::Buffer(memory, "memory");
-    });
+    }, "memory"_a.none());
     module.def("gather_ragged", &dataflow::gather_ragged_binding, "values"_a, "offsets"_a, "block"_a, "row"_a, "out"_a,
                "lengths"_a, "fill"_a, "truncate"_a = false);
     module.def("gather_fixed", &dataflow::gather_fixed_binding, "values"_a, "width"_a, "block"_a, "row"_a, "out"_a);
