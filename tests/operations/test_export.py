@@ -288,6 +288,7 @@ def test_on_s3(s3_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert pa.concat_tables(tables)["a"].to_pylist() == list(range(40))
 
 
+@pytest.mark.soak
 def test_memory_does_not_grow_with_the_dataset(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     with ShardWriter(str(tmp_path / "data"), block_bytes=2 << 20) as writer:
