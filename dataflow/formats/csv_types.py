@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from pyarrow import compute
 
 from dataflow.formats.json_types import EXACT_IN_FLOAT, WIDE
 
@@ -32,6 +31,8 @@ class CsvType:
 
     def add(self, values: pa.StringArray) -> None:
         """Takes the values of some rows."""
+        from pyarrow import compute
+
         values = values.filter(compute.not_equal(values, ""))
         if len(values) and self.kind != "text":
             self.absorb(_type_of(values))
@@ -57,6 +58,8 @@ class CsvType:
 
 
 def _type_of(values: pa.StringArray) -> CsvType:
+    from pyarrow import compute
+
     integer = compute.match_substring_regex(values, INTEGER)
     wide = False
     if compute.any(integer).as_py():

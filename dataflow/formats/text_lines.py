@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from pyarrow import compute
 
 from dataflow.formats.newlines import BLANK, cut_after, decode_text, rows_end
 from dataflow.formats.rows import mark_end
@@ -26,6 +25,8 @@ class TextRows:
 
     def read(self, data: bytes, schema: pa.Schema, facts: dict[str, object]) -> pa.RecordBatch:
         """See `RowKind.read`."""
+        from pyarrow import compute
+
         whole = pa.array([data], pa.large_binary()).cast(pa.large_string())
         lines = compute.split_pattern(whole, "\n").values.cast(pa.string())
         lines = lines.filter(compute.not_equal(compute.ascii_trim(lines, BLANK.decode()), ""))
