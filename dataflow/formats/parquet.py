@@ -11,7 +11,7 @@ import xxhash
 
 from dataflow.errors import CorruptDataError, DatasetError
 from dataflow.formats.format import MAX_BLOCK_BYTES, Block, Place, ShardIndex
-from dataflow.formats.parquet_footer import RowGroup, pack_detail, parse_detail, read_footer
+from dataflow.formats.parquet_footer import RowGroup, dictionary_bytes, pack_detail, parse_detail, read_footer
 from dataflow.formats.ranged_file import RangedFile
 from dataflow.formats.types import merge_columns
 from dataflow.storage import join_url
@@ -25,8 +25,7 @@ __all__ = ["BATCH_ROWS", "DAMAGED", "LARGE_BLOCK_BYTES", "ParquetFormat", "fit"]
 
 #: A row group is read and held as a unit. Larger ones work, but a loader wants many smaller blocks.
 LARGE_BLOCK_BYTES = 64 << 20
-# Rows that are decoded at once: the decoder is quickest at some thousands, and a row group that would decode to far
-# more than its size is found before it takes much memory.
+# Rows that are decoded at once: the decoder is quickest at some thousands.
 BATCH_ROWS = 8192
 # What pyarrow raises on damaged bytes: its own errors, and Python's for short reads and absurd lengths.
 DAMAGED = (pa.ArrowException, OSError, EOFError, MemoryError, ValueError, TypeError)
@@ -76,7 +75,9 @@ class ParquetFormat:
         """Decodes a row group as `read` will."""
         rows = size = 0
         try:
-            for batch in _decode(data, metadata, group.number, group.start, schema):
+            # A value that is stored once may be decoded many times: few rows at once, until it is known how much it is.
+            most = max(1, min(BATCH_ROWS, MAX_BLOCK_BYTES // (dictionary_bytes(data, group) + 1)))
+            for batch in _decode(data, metadata, group.number, group.start, schema, most):
                 rows += batch.num_rows
                 size += batch.nbytes
                 if size > MAX_BLOCK_BYTES:
@@ -90,7 +91,9 @@ class ParquetFormat:
             ) from error
 
 
-def _decode(data: Buffer, metadata: Any, number: int, offset: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _decode(
+    data: Buffer, metadata: Any, number: int, offset: int, schema: pa.Schema, most: int = BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
     from pyarrow import parquet
 
     view = memoryview(data)
@@ -100,7 +103,7 @@ def _decode(data: Buffer, metadata: Any, number: int, offset: int, schema: pa.Sc
 
     source = pa.PythonFile(RangedFile(piece, offset, offset + len(view)), mode="r")
     with parquet.ParquetFile(source, metadata=metadata, page_checksum_verification=True) as file:
-        for batch in file.iter_batches(BATCH_ROWS, row_groups=[number], use_threads=False):
+        for batch in file.iter_batches(most, row_groups=[number], use_threads=False):
             # Offsets that point outside their buffer would crash whoever reads the column.
             batch.validate(full=True)
             yield fit(batch, schema)

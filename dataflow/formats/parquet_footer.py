@@ -19,9 +19,9 @@ from dataflow.formats.types import plain_type
 from dataflow.storage import join_url
 
 if TYPE_CHECKING:
-    from dataflow.storage import Store
+    from dataflow.storage import Buffer, Store
 
-__all__ = ["Footer", "RowGroup", "pack_detail", "parse_detail", "read_footer"]
+__all__ = ["Footer", "RowGroup", "dictionary_bytes", "pack_detail", "parse_detail", "read_footer"]
 
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
@@ -46,6 +46,9 @@ TYPE, ENCODINGS, PATH, CODEC, NUM_VALUES, UNCOMPRESSED, COMPRESSED, DATA_PAGE, D
     11,
 )
 KEY, VALUE = 1, 2
+UNCOMPRESSED_PAGE_SIZE = 2
+# More than the header of a dictionary's page has.
+PAGE_HEADER_BYTES = 256
 WANTED: Fields = {
     VERSION: None,
     SCHEMA: None,
@@ -67,6 +70,7 @@ WANTED: Fields = {
     ENCRYPTION: None,
 }
 # Bytes of a value of the physical types BOOLEAN, INT32, INT64, INT96, FLOAT, DOUBLE; others have at least one.
+BYTE_ARRAY = 6
 WIDTHS = {0: 1, 1: 4, 2: 8, 3: 8, 4: 4, 5: 8}
 
 
@@ -80,6 +84,7 @@ class RowGroup:
         length: Bytes to the end of its last column chunk.
         rows: Number of rows.
         decoded: Bytes of its pages before compression.
+        dictionaries: Offsets of the dictionary pages of its columns of bytes and text.
     """
 
     number: int
@@ -87,6 +92,7 @@ class RowGroup:
     length: int
     rows: int
     decoded: int
+    dictionaries: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +172,20 @@ def parse_detail(detail: bytes) -> tuple[dict[int, int], Any]:
     return {start: number for number, start in enumerate(starts.tolist()) if start >= 0}, metadata
 
 
+def dictionary_bytes(data: Buffer, group: RowGroup) -> int:
+    """Bytes of the largest dictionary of a row group, and so at most of a value that is stored once and decoded often.
+
+    Raises:
+        ValueError: There is no page where a dictionary should be.
+    """
+    view = memoryview(data)
+    largest = 0
+    for offset in group.dictionaries:
+        header, _ = pick(bytes(view[offset - group.start :][:PAGE_HEADER_BYTES]), {UNCOMPRESSED_PAGE_SIZE: None})
+        largest = max(largest, integer(header, UNCOMPRESSED_PAGE_SIZE))
+    return largest
+
+
 def _metadata(data: bytes) -> Any:
     from pyarrow import parquet
 
@@ -199,7 +219,7 @@ def _footer(stored: bytes, url: str) -> Footer:
 
 
 def _row_group(group: Struct, number: int, url: str) -> RowGroup:
-    starts, ends = [], []
+    starts, ends, dictionaries = [], [], []
     decoded = 0
     for chunk in _structs(group, COLUMNS):
         if CRYPTO_METADATA in chunk:
@@ -213,6 +233,8 @@ def _row_group(group: Struct, number: int, url: str) -> RowGroup:
         dictionary = integer(column, DICTIONARY_PAGE, 0)
         if 0 < dictionary < start:
             start = dictionary
+            if integer(column, TYPE) == BYTE_ARRAY:
+                dictionaries.append(dictionary)
         compressed, uncompressed = integer(column, COMPRESSED), integer(column, UNCOMPRESSED)
         values = integer(column, NUM_VALUES)
         if min(compressed, uncompressed, values) < 0:
@@ -225,7 +247,7 @@ def _row_group(group: Struct, number: int, url: str) -> RowGroup:
     if not 0 <= rows < 1 << 31:
         raise ValueError(f"row group {number} has {rows} rows")
     first = min(starts, default=0)
-    return RowGroup(number, first, max(ends, default=0) - first, rows, decoded)
+    return RowGroup(number, first, max(ends, default=0) - first, rows, decoded, tuple(dictionaries))
 
 
 def _structs(struct: Struct, number: int) -> list[Struct]:

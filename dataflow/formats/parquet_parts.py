@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from dataflow.errors import CorruptDataError
 from dataflow.formats.parquet import BATCH_ROWS, DAMAGED, fit
-from dataflow.formats.parquet_footer import read_footer
+from dataflow.formats.parquet_footer import RowGroup, read_footer
 from dataflow.formats.ranged_file import RangedFile
 from dataflow.storage import join_url
 
@@ -21,6 +21,8 @@ __all__ = ["parquet_parts"]
 
 # What the columns of a row group are read ahead by, all together.
 READ_AHEAD_BYTES = 64 << 20
+# Rows that are decoded to see how large they are.
+FIRST_ROWS = 64
 
 
 def parquet_parts(store: Store, path: str, part_bytes: int = 8 << 20) -> Iterator[pa.RecordBatch]:
@@ -48,8 +50,7 @@ def parquet_parts(store: Store, path: str, part_bytes: int = 8 << 20) -> Iterato
             page_checksum_verification=True,
         ) as file:
             for number in range(len(footer.groups)):
-                group = footer.groups[number]
-                rows = min(BATCH_ROWS, max(1, part_bytes * group.rows // max(1, group.decoded)))
+                rows = _part_rows(file, footer.schema, footer.groups[number], part_bytes)
                 for batch in file.iter_batches(rows, row_groups=[number], use_threads=False):
                     batch.validate(full=True)
                     yield fit(batch, footer.schema)
@@ -59,3 +60,12 @@ def parquet_parts(store: Store, path: str, part_bytes: int = 8 << 20) -> Iterato
         raise CorruptDataError(
             f"{url}: row group {number} is damaged: {error}. Write or copy the file again"
         ) from error
+
+
+def _part_rows(file: Any, schema: pa.Schema, group: RowGroup, part_bytes: int) -> int:
+    """Rows that make a part: as many as the first ones show, since values that come often are stored once."""
+    rows = min(FIRST_ROWS, max(1, part_bytes * group.rows // max(1, group.decoded)))
+    first = next(file.iter_batches(rows, row_groups=[group.number], use_threads=False), None)
+    if first is None or not first.num_rows:
+        return 1
+    return int(min(BATCH_ROWS, max(1, part_bytes * first.num_rows // max(1, fit(first, schema).nbytes))))

@@ -19,10 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataflow.dataset import index, read_block
-from dataflow.errors import CorruptDataError, DataflowError, DatasetError
+from dataflow.errors import CorruptDataError, DataflowError, DatasetError, StorageNotFoundError
 from dataflow.formats import Place, format_named, format_of, parquet
 from dataflow.formats.parquet_parts import parquet_parts
-from dataflow.storage import open_store
+from dataflow.storage import Buffer, open_store
+from dataflow.storage.local import LocalStore
 from tests.formats.shards import index_file, mutate, rows_of
 
 PARQUET = format_named("parquet")
@@ -158,6 +159,35 @@ def test_a_run_of_numbers_that_decodes_to_too_much(tmp_path: Path, monkeypatch: 
         index_file(tmp_path / "a.parquet")
 
 
+def test_a_value_that_is_stored_once_and_decoded_often(tmp_path: Path) -> None:
+    """20 GiB of text in one row group of a few KiB."""
+    text = pa.array(["x" * (1 << 20)])
+    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(20_000, np.int32)), text)
+    pq.write_table(pa.table({"text": column, "id": range(20_000)}), tmp_path / "a.parquet", row_group_size=10**6)
+    assert (tmp_path / "a.parquet").stat().st_size < 1 << 18
+    program = f"""
+import resource
+import pyarrow.parquet
+from dataflow.errors import DatasetError
+from dataflow.formats import format_named
+from dataflow.formats.parquet_parts import parquet_parts
+from dataflow.storage import Buffer, open_store
+from dataflow.storage.local import LocalStore
+store = open_store({str(tmp_path)!r})
+part = next(parquet_parts(store, "a.parquet"))
+assert 4 <= part.num_rows <= 16, part.num_rows
+assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 1 << 20
+try:
+    format_named("parquet").index(store, "a.parquet", 1)
+except DatasetError as error:
+    assert "more than a block's limit" in str(error)
+else:
+    raise AssertionError("no error")
+assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 4 << 20
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_pq05_a_row_group_of_any_size_in_bounded_memory(tmp_path: Path) -> None:
     table = pa.table({"data": pa.array([random.Random(i).randbytes(1 << 20) for i in range(256)])})
     pq.write_table(
@@ -173,7 +203,8 @@ def test_pq05_a_row_group_of_any_size_in_bounded_memory(tmp_path: Path) -> None:
 import random, resource
 import pyarrow.parquet
 from dataflow.formats.parquet_parts import parquet_parts
-from dataflow.storage import open_store
+from dataflow.storage import Buffer, open_store
+from dataflow.storage.local import LocalStore
 from tests.formats.shards import index_file, mutate, rows_of
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 rows = [value.as_py() == random.Random(i).randbytes(1 << 20) for i, value in enumerate(
@@ -183,6 +214,24 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert int(done.stdout) < 128 << 10  # KiB, for a row group of 256 MiB
+
+
+def test_errors_on_the_way_through_parts(tmp_path: Path) -> None:
+    pq.write_table(table_of(100), tmp_path / "a.parquet", row_group_size=40, write_page_checksum=True)
+    data = bytearray((tmp_path / "a.parquet").read_bytes())
+
+    class Vanishing(LocalStore):
+        def read_range(self, path: str, start: int, length: int) -> Buffer:
+            if 0 < start < len(data) // 2:
+                raise StorageNotFoundError("gone")
+            return super().read_range(path, start, length)
+
+    with pytest.raises(StorageNotFoundError, match="gone"):
+        list(parquet_parts(Vanishing(str(tmp_path)), "a.parquet"))
+    data[index_file(tmp_path / "a.parquet").blocks[1].start + 60] ^= 1
+    (tmp_path / "a.parquet").write_bytes(data)
+    with pytest.raises(CorruptDataError, match=r"a\.parquet: row group 1 is damaged"):
+        list(parquet_parts(open_store(str(tmp_path)), "a.parquet"))
 
 
 def test_what_is_no_parquet_at_all(tmp_path: Path) -> None:
