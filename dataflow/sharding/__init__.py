@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+from dataflow.sharding.columns import Rename, Select
 from dataflow.sharding.options import ShardOptions
-from dataflow.sharding.run import Done, shard
+from dataflow.sharding.run import Done, shard, shard_splits
+from dataflow.sharding.steps import Step
+from dataflow.sharding.tokenize import Tokenize
+from dataflow.sharding.tokenizer import open_tokenizer
 
-__all__ = ["Done", "ShardOptions", "shard"]
+__all__ = [
+    "Done",
+    "Rename",
+    "Select",
+    "ShardOptions",
+    "Step",
+    "Tokenize",
+    "open_tokenizer",
+    "shard",
+    "shard_splits",
+]

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from dataflow.dataset import Manifest, ManifestWriter
-from dataflow.errors import DatasetError
+from dataflow.errors import DatasetError, OptionError
 from dataflow.formats import Block
 from dataflow.sharding.options import ShardOptions
 from dataflow.storage import Store
@@ -37,10 +37,13 @@ class GrowingManifest:
 
     Raises:
         DatasetError: A column has another type than in the dataset; names it and both.
+        OptionError: Its tokens were made in another way.
     """
 
     def __init__(self, base: Manifest | None, schema: pa.Schema, properties: dict[str, Any]) -> None:
         self.num_new_rows = 0
+        if base is not None:
+            _check_tokenizer(base, properties)
         self._schema = schema if base is None else _merged(base, schema)
         self._detail = _detail(schema, self._schema)
         self._writer = ManifestWriter("arrow", properties=properties | ({} if base is None else base.properties))
@@ -64,6 +67,12 @@ class GrowingManifest:
 def _detail(own: pa.Schema, schema: pa.Schema) -> bytes:
     """What is noted beside a shard: its own schema, where it is not that of the dataset."""
     return b"" if own.equals(schema) else own.serialize().to_pybytes()
+
+
+def _check_tokenizer(base: Manifest, properties: dict[str, Any]) -> None:
+    old, new = (facts.get("tokenizer") for facts in (base.properties, properties))
+    if old is not None and new is not None and old != new:
+        raise OptionError(f"the tokens of {base.url} were made with {old}, and new ones cannot be with {new}")
 
 
 def _merged(base: Manifest, schema: pa.Schema) -> pa.Schema:

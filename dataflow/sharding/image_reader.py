@@ -110,6 +110,10 @@ class ImageReader:
             batch = batch.take(pa.array([number for number in range(batch.num_rows) if number not in bad], pa.int64()))
         return batch, list(bad.values())
 
+    def describe(self, place: ImagePart) -> str:
+        """See `Reader`."""
+        return f"{len(place.paths)} images from {join_url(self._store.url, place.paths[0])}"
+
     def _fill(self, path: str, memory: memoryview) -> None:
         try:
             if isinstance(self._store, LocalStore):

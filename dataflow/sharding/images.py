@@ -48,6 +48,7 @@ class ImageSource:
         self.properties: dict[str, Any] = {}
         self.skipped = list(folder.skipped)
         self.identity = folder.identity
+        self.concurrency = store.concurrency
         self._paths, self._sizes = folder.paths, folder.sizes
         self._columns: pa.RecordBatch | None = None
         if folder.other_metadata:
@@ -72,6 +73,14 @@ class ImageSource:
         columns = [] if self._columns is None else list(self._columns.schema)
         self.schema = pa.schema([pa.field("key", pa.string()), pa.field("image", pa.binary()), *columns])
         self.reader = ImageReader(store, self.schema, options.decode, options.on_error == "skip")
+
+    def values(self, column: str) -> pa.Array | None:
+        """See `Source`."""
+        if column == "key":
+            return pa.array(map(key_text, self._paths), pa.large_string(), size=len(self._paths))
+        if self._columns is None or column not in self._columns.schema.names:
+            return None
+        return self._columns.column(column)
 
     def part(self, items: npt.NDArray[np.int64], start: int, stop: int) -> ImagePart:
         """Some images; see `Source`."""

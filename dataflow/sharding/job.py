@@ -13,11 +13,12 @@ from dataflow.dataset.shard_file import ShardFile
 from dataflow.dataset.target import shard_name
 from dataflow.errors import CorruptDataError, StorageNotFoundError
 from dataflow.formats import Block, Skipped, format_named
+from dataflow.sharding.compression import Compression
 from dataflow.sharding.cut import cut_blocks
 from dataflow.sharding.order import shuffle_rows
 from dataflow.sharding.read_ahead import read_ahead
 from dataflow.sharding.source import Reader
-from dataflow.sharding.steps import Step, apply_steps
+from dataflow.sharding.steps import Step, read_rows
 from dataflow.sharding.unfinished import load_skipped, save_skipped
 from dataflow.storage import Store, open_store
 
@@ -35,6 +36,7 @@ class Work:
         schema: Columns after the steps.
         rows_per_block: Rows of a block.
         most_block_bytes: A block is smaller, unless one row is not.
+        compression: What blocks are compressed with.
         seed: Names the order of rows whose items have many; None keeps theirs.
         keep_skipping: Whether finished shards that lack bad rows are good as they are.
         threads: Threads that read.
@@ -46,6 +48,7 @@ class Work:
     schema: pa.Schema
     rows_per_block: int
     most_block_bytes: int
+    compression: Compression | None
     seed: int | None
     keep_skipping: bool
     threads: int
@@ -134,7 +137,7 @@ def _finished(work: Work, store: Store, job: ShardJob) -> Shard | None:
 
 def _write(work: Work, store: Store, job: ShardJob) -> tuple[ShardFile, list[Skipped]]:
     skipped: list[Skipped] = []
-    file = ShardFile(store, shard_name(job.number), work.schema, None)
+    file = ShardFile(store, shard_name(job.number), work.schema, work.compression)
     try:
         batches = _batches(work, job, skipped)
         if work.seed is not None:
@@ -149,8 +152,7 @@ def _write(work: Work, store: Store, job: ShardJob) -> tuple[ShardFile, list[Ski
 
 def _batches(work: Work, job: ShardJob, skipped: list[Skipped]) -> Iterator[pa.RecordBatch]:
     def read(place: Any) -> tuple[pa.RecordBatch, list[Skipped]]:
-        batch, bad = work.reader.read(place)
-        return apply_steps(work.steps, batch), bad
+        return read_rows(work.reader, place, work.steps)
 
     for batch, bad in read_ahead(work.reader.chunks(job.part, work.rows_per_block), read, work.threads):
         skipped += bad

@@ -7,6 +7,7 @@ from typing import Literal
 
 from dataflow.errors import OptionError
 from dataflow.sampling.keys import key
+from dataflow.sharding.split import Part
 from dataflow.sharding.steps import Step
 
 __all__ = ["ShardOptions"]
@@ -26,6 +27,9 @@ class ShardOptions:
         on_error: "raise", or "skip", which leaves out bad files and rows and reports them.
         append: Add to the dataset that is at the target, instead of making one.
         steps: Change rows after they are read and before they are cut into blocks.
+        limit: Take only the first rows, as many as this, in the order in which they are read.
+        part: Take only the rows of one split.
+        compression: Of blocks: "none", "zstd", or "auto", which compresses what holds no bytes such as images.
 
     Raises:
         OptionError: A value makes no sense.
@@ -40,12 +44,21 @@ class ShardOptions:
     on_error: Literal["raise", "skip"] = "raise"
     append: bool = False
     steps: tuple[Step, ...] = ()
+    limit: int | None = None
+    part: Part | None = None
+    compression: Literal["auto", "none", "zstd"] = "auto"
 
     def __post_init__(self) -> None:
-        for name, value in (("block_bytes", self.block_bytes), ("shard_bytes", self.shard_bytes)):
+        for name, value in (
+            ("block_bytes", self.block_bytes),
+            ("shard_bytes", self.shard_bytes),
+            ("limit", self.limit),
+        ):
             if value is not None and value < 1:
                 raise OptionError(f"{name} is {value}, it must be at least 1")
         if self.on_error not in ("raise", "skip"):
             raise OptionError(f"on_error is {self.on_error!r}, it must be 'raise' or 'skip'")
+        if self.compression not in ("auto", "none", "zstd"):
+            raise OptionError(f"compression is {self.compression!r}, it must be 'auto', 'none' or 'zstd'")
         if self.seed is not None:
             key(self.seed)

@@ -14,10 +14,11 @@ import pyarrow as pa
 from dataflow.dataset import Manifest
 from dataflow.dataset.block_size import MAX_BLOCK_SIZE, usual_block_bytes
 from dataflow.errors import DatasetError
+from dataflow.sharding.compression import Compression, choose_compression
 from dataflow.sharding.options import ShardOptions
 from dataflow.sharding.order import item_order
 from dataflow.sharding.source import Source
-from dataflow.sharding.steps import apply_steps, schema_after
+from dataflow.sharding.steps import Step, read_rows, schema_after
 
 __all__ = ["Plan"]
 
@@ -33,16 +34,20 @@ class Plan:
     """Which rows make which shard. Rows are counted in the order in which items are read.
 
     Attributes:
+        steps: Change rows, and choose those of the split.
         schema: Columns of a row.
         rows_per_block: Rows of every block, but for the last one and where rows are large or were left out.
         block_bytes: Wanted size of a block.
+        compression: What blocks are compressed with.
         bounds: int64 [shards + 1], number of rows before each shard; the last is the number of all.
         identity: Names the plan: the same for the same source and options, so that shards of an earlier run fit.
     """
 
+    steps: tuple[Step, ...]
     schema: pa.Schema
     rows_per_block: int
     block_bytes: int
+    compression: Compression | None
     bounds: npt.NDArray[np.int64]
     identity: str
     _source: Source
@@ -60,36 +65,45 @@ class Plan:
 
         Raises:
             DatasetError: The source has no rows.
+            OptionError: The split has none of them, or what a step needs is not there.
             CorruptDataError: A first row is bad, and bad rows are not to be left out.
             StorageError: The source could not be read.
         """
-        order = item_order(len(source.item_rows), options.seed)
-        ends = np.cumsum(source.item_rows[order])
-        num_rows = int(ends[-1]) if len(ends) else 0
+        order, num_rows = _first_rows(source, item_order(len(source.item_rows), options.seed), options.limit)
         if not num_rows:
             raise DatasetError("the source has no rows")
+        steps, share = options.steps, 1.0
+        if options.part is not None:
+            chosen = options.part.items(source, order)
+            if chosen is None:
+                steps, share = (options.part, *steps), options.part.share
+            else:
+                order, num_rows = chosen, len(chosen)
+        schema = schema_after(steps, source.schema)
+        ends = np.cumsum(source.item_rows[order])
         row_bytes = source.row_bytes
-        if row_bytes is None or options.steps:
-            row_bytes = _sampled_row_bytes(source, order, options)
+        if row_bytes is None or steps:
+            row_bytes = _sampled_row_bytes(source, order, steps)
         row_bytes = max(1.0, row_bytes)
-        block_bytes = options.block_bytes or usual_block_bytes(int(row_bytes * num_rows))
+        block_bytes = options.block_bytes or usual_block_bytes(int(row_bytes * num_rows * share))
         rows_per_block = max(1, round(block_bytes / row_bytes))
         if base is not None and options.block_bytes is None:
             rows_per_block = max(1, base.block_rows)
             block_bytes = min(MAX_BLOCK_SIZE, max(1, round(rows_per_block * row_bytes)))
         sizes = np.cumsum(source.item_bytes[order], dtype=np.float64)
-        sizes *= row_bytes * num_rows / max(1.0, sizes[-1])
-        schema = schema_after(options.steps, source.schema)
+        sizes *= row_bytes * int(ends[-1]) * share / max(1.0, sizes[-1])
+        compression = choose_compression(options.compression, schema)
         identity = _identity(
             _LAYOUT,
             source.identity,
             repr(sorted(source.properties.items())),
             schema.serialize().to_pybytes().hex(),
-            repr((options.seed, options.shard_bytes, rows_per_block, block_bytes, options.decode, options.steps)),
+            repr((options.seed, options.shard_bytes, rows_per_block, block_bytes, options.decode, compression)),
+            repr((options.limit, options.part, options.steps)),
             "" if base is None else base.fingerprint,
         )
-        bounds = _bounds(ends, sizes, rows_per_block, options.shard_bytes)
-        return cls(schema, rows_per_block, block_bytes, bounds, identity, source, order, ends)
+        bounds = _bounds(num_rows, ends, sizes, rows_per_block, options.shard_bytes)
+        return cls(steps, schema, rows_per_block, block_bytes, compression, bounds, identity, source, order, ends)
 
     @property
     def num_shards(self) -> int:
@@ -113,11 +127,23 @@ class Plan:
         return self._source.part(items, start - before_first, stop - before_last)
 
 
+def _first_rows(source: Source, order: npt.NDArray[np.int64], limit: int | None) -> tuple[npt.NDArray[np.int64], int]:
+    """The items that hold the first rows, and the number of these rows; the last item perhaps has more."""
+    ends = np.cumsum(source.item_rows[order])
+    num_rows = int(ends[-1]) if len(ends) else 0
+    if limit is None or limit >= num_rows:
+        return order, num_rows
+    return order[: int(np.searchsorted(ends, limit)) + 1], limit
+
+
 def _bounds(
-    ends: npt.NDArray[np.int64], sizes: npt.NDArray[np.float64], rows_per_block: int, shard_bytes: int
+    num_rows: int,
+    ends: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.float64],
+    rows_per_block: int,
+    shard_bytes: int,
 ) -> npt.NDArray[np.int64]:
     """Cuts rows into shards of whole blocks: each ends with the block that brings it to its size."""
-    num_rows = int(ends[-1])
     bounds = [0]
     row_of_item = np.concatenate(([0], ends)).astype(np.float64)
     byte_of_item = np.concatenate(([0.0], sizes))
@@ -129,13 +155,13 @@ def _bounds(
     return np.array(bounds, np.int64)
 
 
-def _sampled_row_bytes(source: Source, order: npt.NDArray[np.int64], options: ShardOptions) -> float:
+def _sampled_row_bytes(source: Source, order: npt.NDArray[np.int64], steps: tuple[Step, ...]) -> float:
     """Mean size of the first rows in memory, after all steps."""
     rows = num_bytes = 0
     items = order[source.item_rows[order] > 0][:_SAMPLE_CHUNKS]
     part = source.part(items, 0, int(source.item_rows[items[-1]]))
     for chunk in _first(source.reader.chunks(part, 1)):
-        batch = apply_steps(options.steps, source.reader.read(chunk)[0])
+        batch, _ = read_rows(source.reader, chunk, steps)
         rows += batch.num_rows
         num_bytes += batch.nbytes
         if num_bytes >= _SAMPLE_BYTES:

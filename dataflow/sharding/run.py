@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 
 from dataflow.dataset import Manifest
 from dataflow.dataset.target import shard_name
@@ -18,11 +18,12 @@ from dataflow.sharding.options import ShardOptions
 from dataflow.sharding.plan import Plan
 from dataflow.sharding.pool import run_jobs
 from dataflow.sharding.source import Source
+from dataflow.sharding.split import split_parts
 from dataflow.sharding.target import Target
 from dataflow.sharding.unfinished import SOURCE_FOLDER, finish, load_skipped
 from dataflow.storage import join_url, open_store
 
-__all__ = ["Done", "shard"]
+__all__ = ["Done", "shard", "shard_splits"]
 
 _MOST_WORKERS = 16
 
@@ -73,45 +74,15 @@ def shard(
         StorageError: A store could not be read or written.
     """
     options = options or ShardOptions()
-    source_store = open_store(source)
-    if f"{open_store(target).url}/".startswith(f"{source_store.url}/"):
-        raise OptionError(
-            f"{open_store(target).url} lies inside {source_store.url}: write the dataset beside its source"
-        )
+    _check_apart(source, target)
     goal = Target(target, options.append)  # checked before hours of reading
     if goal.base is not None:
         options = options_to_append(goal.base, options)
     try:
         found = open_source(source, options, join_url(goal.store.url, SOURCE_FOLDER))
-        found.properties["shuffle_seed"] = options.seed
-        plan = Plan.of(found, options, goal.base)
-        if goal.written is not None and goal.unfinished is not None:
-            if plan.identity == goal.unfinished.identity:
-                return _tidied(goal, found, plan, on_skip)
-            goal.forget()
-            plan = Plan.of(found, options, goal.base)
-        manifest = GrowingManifest(goal.base, plan.schema, found.properties)
-        jobs = _jobs(plan, goal.first_shard, goal.begin(plan.identity))
-        workers = min(workers or min(_MOST_WORKERS, len(os.sched_getaffinity(0))), plan.num_shards)
-        work = Work(
-            target=goal.store.url,
-            reader=found.reader,
-            steps=options.steps,
-            schema=plan.schema,
-            rows_per_block=plan.rows_per_block,
-            most_block_bytes=2 * plan.block_bytes,
-            seed=options.seed if (found.item_rows > 1).any() else None,
-            keep_skipping=options.on_error == "skip",
-            threads=max(2, source_store.concurrency // workers),
-        )
+        plan = _plan(goal, found, options)
         _tell(on_skip, found.skipped)
-        with closing(run_jobs(work, jobs, workers)) as shards:
-            for made in _in_order(_watched(shards, plan, found, on_progress), goal.first_shard):
-                _tell(on_skip, made.skipped)
-                manifest.add(shard_name(made.number), made.size, made.blocks)
-        if not manifest.num_new_rows:
-            raise OptionError(f"no row was written to {goal.store.url}: every one was left out")
-        manifest.write(goal.store)
+        _make(goal, found, plan, options, workers, on_progress, on_skip)
     except BaseException:
         goal.leave()
         raise
@@ -119,13 +90,132 @@ def shard(
     return Manifest.open(goal.store.url)
 
 
-def _tidied(goal: Target, source: Source, plan: Plan, on_skip: Callable[[Skipped], None] | None) -> Manifest:
-    """What is left to do for a run that was killed after it had written its manifest."""
-    _tell(on_skip, source.skipped)
-    for number in range(goal.first_shard, goal.first_shard + plan.num_shards):
-        _tell(on_skip, load_skipped(goal.store, number))
-    finish(goal.store)
-    return Manifest.open(goal.store.url)
+def shard_splits(
+    source: str,
+    target: str,
+    shares: Mapping[str, float | str] | Sequence[float | str],
+    options: ShardOptions | None = None,
+    *,
+    by: str = "key",
+    workers: int | None = None,
+    on_progress: Callable[[Done], None] | None = None,
+    on_skip: Callable[[Skipped], None] | None = None,
+) -> dict[str, Manifest]:
+    """Makes several datasets of a source, each in a folder of its own below `target`, and no row in two of them.
+
+    A hash of the row's key says in which split it is, whatever else there is, so that it stays there when rows are
+    added. What the keys of a folder of images say is known before any image is read; other rows are read once for each
+    split.
+
+    Args:
+        source: See `shard`.
+        target: Folder of these folders.
+        shares: The share of each split by its name, such as `{"train": 0.9, "val": 0.1}`; or shares alone, of train,
+            val, test. Where they are less than 1 together, the other rows are in none.
+        options: How the datasets are made.
+        by: Column of the key, as it is called in the source: text, bytes or whole numbers. Rows with equal keys are in
+            the same split.
+        workers: See `shard`.
+        on_progress: See `shard`; is told anew for each split.
+        on_skip: See `shard`.
+
+    Returns:
+        The datasets by name.
+
+    Raises:
+        OptionError: As for `shard`; or shares that make no sense, or a split that would be empty.
+        DatasetError: As for `shard`.
+        CorruptDataError: As for `shard`; or the key of a row is null.
+        StorageError: As for `shard`.
+    """
+    options = options or ShardOptions()
+    _check_apart(source, target)
+    parts = split_parts(shares, by)
+    goals = {name: Target(join_url(open_store(target).url, name), options.append) for name in parts}
+    first = next(iter(goals.values()))
+    if first.base is not None:
+        options = options_to_append(first.base, options)
+    try:
+        found = open_source(source, options, join_url(first.store.url, SOURCE_FOLDER))
+        plans: dict[str, Plan] = {}
+        for name, part in parts.items():
+            with _naming(name, shares):
+                plans[name] = _plan(goals[name], found, replace(options, part=part))
+        _tell(on_skip, found.skipped)
+        for name, plan in plans.items():
+            with _naming(name, shares):
+                _make(goals[name], found, plan, options, workers, on_progress, on_skip)
+    except BaseException:
+        for goal in goals.values():
+            goal.leave()
+        raise
+    # As long as one is missing, all have notes that say that they are finished: the next run keeps them.
+    for goal in goals.values():
+        finish(goal.store)
+    return {name: Manifest.open(goal.store.url) for name, goal in goals.items()}
+
+
+def _check_apart(source: str, target: str) -> None:
+    root = open_store(source).url
+    if f"{open_store(target).url}/".startswith(f"{root}/"):
+        raise OptionError(f"{open_store(target).url} lies inside {root}: write the dataset beside its source")
+
+
+@contextmanager
+def _naming(split: str, shares: object) -> Iterator[None]:
+    try:
+        yield
+    except OptionError as error:
+        raise OptionError(f"split {split!r} ({shares}): {error}") from error
+
+
+def _plan(goal: Target, source: Source, options: ShardOptions) -> Plan:
+    source.properties["shuffle_seed"] = options.seed
+    for step in options.steps:
+        source.properties |= step.properties
+    plan = Plan.of(source, options, goal.base)
+    if goal.written is not None and goal.unfinished is not None and plan.identity != goal.unfinished.identity:
+        goal.forget()
+        plan = Plan.of(source, options, goal.base)
+    return plan
+
+
+def _make(
+    goal: Target,
+    source: Source,
+    plan: Plan,
+    options: ShardOptions,
+    workers: int | None,
+    on_progress: Callable[[Done], None] | None,
+    on_skip: Callable[[Skipped], None] | None,
+) -> None:
+    """Makes a dataset, but for taking away the notes of what was to be made."""
+    if goal.written is not None:  # by a run that was killed after that
+        for number in range(goal.first_shard, goal.first_shard + plan.num_shards):
+            _tell(on_skip, load_skipped(goal.store, number))
+        return
+    manifest = GrowingManifest(goal.base, plan.schema, source.properties)
+    jobs = _jobs(plan, goal.first_shard, goal.begin(plan.identity))
+    workers = min(workers or min(_MOST_WORKERS, len(os.sched_getaffinity(0))), plan.num_shards)
+    work = Work(
+        target=goal.store.url,
+        reader=source.reader,
+        steps=plan.steps,
+        schema=plan.schema,
+        rows_per_block=plan.rows_per_block,
+        most_block_bytes=2 * plan.block_bytes,
+        compression=plan.compression,
+        seed=options.seed if (source.item_rows > 1).any() else None,
+        keep_skipping=options.on_error == "skip",
+        threads=max(2, source.concurrency // workers),
+    )
+    with closing(run_jobs(work, jobs, workers)) as shards:
+        for made in _in_order(_watched(shards, plan, source, on_progress), goal.first_shard):
+            _tell(on_skip, made.skipped)
+            manifest.add(shard_name(made.number), made.size, made.blocks)
+    if not manifest.num_new_rows:
+        raise OptionError(f"no row was written to {goal.store.url}: every one was left out")
+    manifest.write(goal.store)
 
 
 def _jobs(plan: Plan, first: int, finished: set[str]) -> Iterator[ShardJob]:

@@ -40,7 +40,12 @@ class ShardSource:
         self.properties = dict(manifest.properties)
         self.skipped = skipped
         self.identity = manifest.fingerprint
+        self.concurrency = open_store(manifest.base_url).concurrency
         self.reader = ShardReader(manifest, skip)
+
+    def values(self, column: str) -> pa.Array | None:
+        """See `Source`. Blocks have many rows."""
+        return None
 
     def part(self, items: npt.NDArray[np.int64], start: int, stop: int) -> ShardPart:
         """Some blocks; see `Source`."""
@@ -110,6 +115,10 @@ class ShardReader:
         if bad:
             batch = batch.take(pa.array([row for row in range(batch.num_rows) if row not in bad], pa.int64()))
         return batch, list(bad.values())
+
+    def describe(self, place: _Rows) -> str:
+        """See `Reader`."""
+        return describe_block(self._manifest, place.block)
 
     def _bad(self, place: _Rows, batch: pa.RecordBatch, row: int, name: str, head: bytes) -> Skipped:
         number = int(self._manifest.first_rows[place.block]) + place.start + row

@@ -47,6 +47,10 @@ class Reader(Protocol):
         """
         ...
 
+    def describe(self, place: Any) -> str:
+        """Names a chunk in messages."""
+        ...
+
 
 class Source(Protocol):
     """Items that are to become a dataset, in a stored order. An item has one row, as a file has, or many, as a block.
@@ -59,6 +63,7 @@ class Source(Protocol):
         properties: What the dataset should keep, such as the list of classes.
         skipped: What belongs to no item.
         identity: Names what the items hold: another one when a file was changed.
+        concurrency: How many reads in flight keep its store busy.
     """
 
     unit: str
@@ -68,6 +73,7 @@ class Source(Protocol):
     properties: dict[str, Any]
     skipped: list[Skipped]
     identity: str
+    concurrency: int
 
     @property
     def row_bytes(self) -> float | None:
@@ -77,6 +83,10 @@ class Source(Protocol):
     @property
     def reader(self) -> Reader:
         """Reads items."""
+        ...
+
+    def values(self, column: str) -> pa.Array | None:
+        """A column's value for each item, where an item is one row and that value is known before it is read."""
         ...
 
     def part(self, items: npt.NDArray[np.int64], start: int, stop: int) -> Any:

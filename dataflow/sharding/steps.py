@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import replace
+from typing import Any, Protocol
 
 import pyarrow as pa
 
-__all__ = ["Step", "apply_steps", "schema_after"]
+from dataflow.errors import CorruptDataError
+from dataflow.formats import Skipped
+from dataflow.sharding.source import Reader
+
+__all__ = ["Step", "read_rows", "row_name", "schema_after"]
 
 
 class Step(Protocol):
     """One change. It travels to worker processes, and its `repr` is part of the plan: a frozen dataclass does well."""
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """JSON-able facts that the dataset should keep."""
+        return {}
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
         """The columns of rows after this step, from those before it.
@@ -21,16 +31,28 @@ class Step(Protocol):
         """
         ...
 
-    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Changes some rows, in any batches: the result for a row depends on that row alone."""
+    def apply(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Skipped]]:
+        """Changes some rows, in any batches: the result for a row depends on that row alone.
+
+        Returns:
+            The rows, and those that were left out because something is wrong with them, named by `row_name`.
+
+        Raises:
+            CorruptDataError: A row is bad, and bad rows are not to be left out.
+        """
         ...
 
 
-def apply_steps(steps: Sequence[Step], batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows after all steps."""
+def read_rows(reader: Reader, place: Any, steps: Sequence[Step]) -> tuple[pa.RecordBatch, list[Skipped]]:
+    """A chunk of a source after all steps, and all that was left out of it; errors as those of `Reader.read`."""
+    batch, skipped = reader.read(place)
     for step in steps:
-        batch = step.apply(batch)
-    return batch
+        try:
+            batch, left_out = step.apply(batch)
+        except CorruptDataError as error:
+            raise CorruptDataError(f"{reader.describe(place)}: {error}") from error
+        skipped += [replace(item, name=f"{item.name} of {reader.describe(place)}") for item in left_out]
+    return batch, skipped
 
 
 def schema_after(steps: Sequence[Step], schema: pa.Schema) -> pa.Schema:
@@ -38,3 +60,10 @@ def schema_after(steps: Sequence[Step], schema: pa.Schema) -> pa.Schema:
     for step in steps:
         schema = step.schema(schema)
     return schema
+
+
+def row_name(batch: pa.RecordBatch, row: int) -> str:
+    """What a row is called in messages: its key, or its place among the rows that are read together with it."""
+    if "key" in batch.schema.names:
+        return repr(batch.column("key")[row].as_py())
+    return f"row {row}"

@@ -21,7 +21,7 @@ import dataflow
 from dataflow.dataset import Manifest, read_block
 from dataflow.errors import CorruptDataError, DataflowError, OptionError
 from dataflow.formats import Skipped
-from dataflow.sharding import Done, ShardOptions
+from dataflow.sharding import Done, ShardOptions, Step
 from dataflow.storage import open_store
 from tests.formats.archives import pack
 from tests.sharding.conftest import Fill, contents, images, picture, shard, tars
@@ -167,15 +167,15 @@ def test_damaged_blocks_are_left_out_and_an_outage_never_is(fill: Fill, tmp_path
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measured(Step):
     """A step: adds the length of the image, and takes the image out."""
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
         return schema.remove(schema.get_field_index("image")).append(pa.field("length", pa.int32()))
 
-    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def apply(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Skipped]]:
         lengths = pc.binary_length(batch.column("image"))
-        return batch.drop_columns("image").append_column(pa.field("length", pa.int32()), lengths)
+        return batch.drop_columns("image").append_column(pa.field("length", pa.int32()), lengths), []
 
 
 def test_steps_change_rows_before_they_are_cut(fill: Fill, tmp_path: Path) -> None:
