@@ -102,7 +102,7 @@ def _decode(
         return view[start - offset : start - offset + length]
 
     source = pa.PythonFile(RangedFile(piece, offset, offset + len(view)), mode="r")
-    with parquet.ParquetFile(source, metadata=metadata, page_checksum_verification=True) as file:
+    with parquet.ParquetFile(source, metadata=metadata, pre_buffer=False, page_checksum_verification=True) as file:
         for batch in file.iter_batches(most, row_groups=[number], use_threads=False):
             # Offsets that point outside their buffer would crash whoever reads the column.
             batch.validate(full=True)

@@ -47,6 +47,7 @@ def parquet_parts(store: Store, path: str, part_bytes: int = 8 << 20) -> Iterato
             pa.PythonFile(source, mode="r"),
             metadata=footer.metadata,
             buffer_size=ahead,
+            pre_buffer=False,
             page_checksum_verification=True,
         ) as file:
             for number in range(len(footer.groups)):

@@ -48,6 +48,13 @@ def rows_of(path: Path, found: ShardIndex) -> list[dict[str, Any]]:
     return rows
 
 
+#: Start of a program that asks how much memory it has taken; getrusage would count what its parent took before.
+PEAK = """
+def peak_kib():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
+"""
+
 MUTATE = """
 import pathlib, random, resource, sys
 from dataflow.errors import DataflowError

@@ -18,7 +18,7 @@ from dataflow.errors import CorruptDataError, DataflowError, DatasetError, Stora
 from dataflow.formats import compression, expand
 from dataflow.formats.compression import MAX_DECODED_BYTES, decode, members
 from dataflow.storage import open_store
-from tests.formats.shards import PACKERS, pack_parts
+from tests.formats.shards import PACKERS, PEAK, pack_parts
 
 SKIPPABLE = b"\x53\x2a\x4d\x18\x05\0\0\0abcde"
 NAMES = {".gz": "gzip", ".zst": "zstd"}
@@ -125,15 +125,16 @@ def test_bombs_take_no_memory(suffix: str, tmp_path: Path) -> None:
             for _ in range(512):
                 file.write(stream.compress(bytes(4 << 20)))
             file.write(stream.flush())
-    program = f"""
-import resource
+    program = (
+        PEAK
+        + f"""
 from dataflow.errors import DataflowError
 from dataflow.formats import format_of
 from dataflow.formats.compression import decode
 from dataflow.storage import open_store
 format = format_of("a.txt")
 import pyarrow.compute
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak_kib()
 for action in (
     lambda: format.index(open_store({str(tmp_path)!r}), "one.txt{suffix}", 1 << 20),
     lambda: format.index(open_store({str(tmp_path)!r}), "many.txt{suffix}", 1 << 20),
@@ -145,8 +146,9 @@ for action in (
         pass
     else:
         raise AssertionError("no error")
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+print(peak_kib() - before)
 """
+    )
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert int(done.stdout) << 10 < 4 * MAX_DECODED_BYTES
 
