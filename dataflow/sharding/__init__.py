@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataflow.sharding.columns import Rename, Select
 from dataflow.sharding.options import ShardOptions
-from dataflow.sharding.run import Done, shard, shard_splits
+from dataflow.sharding.run import Done, shard, shard_folders, shard_splits
 from dataflow.sharding.steps import Step
 from dataflow.sharding.tokenize import Tokenize
 from dataflow.sharding.tokenizer import open_tokenizer
@@ -18,5 +18,6 @@ __all__ = [
     "Tokenize",
     "open_tokenizer",
     "shard",
+    "shard_folders",
     "shard_splits",
 ]

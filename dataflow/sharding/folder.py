@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+import posixpath
 import re
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from dataflow.errors import OptionError
 from dataflow.formats import Skipped
 from dataflow.sharding.image_kind import IMAGE_SUFFIXES
-from dataflow.sharding.metadata import METADATA_NAME
+from dataflow.sharding.metadata import METADATA_NAMES
+from dataflow.sharding.sidecars import SIDECAR_SUFFIXES
 from dataflow.storage import Entry, Store
 from dataflow.storage.local import LocalStore
 
-__all__ = ["Folder", "class_numbers", "key_text", "scan_folder"]
+__all__ = ["Folder", "check_no_splits", "class_numbers", "is_image", "is_metadata", "key_text", "scan_folder"]
 
-_OTHER_METADATA = ("metadata.csv", "metadata.parquet")
 _NAMED = 5
+_SPLITS = frozenset(("train", "training", "val", "valid", "validation", "dev", "test", "testing", "eval"))
+_NO_IMAGE = "not an image by its name"
 
 
 @dataclass(slots=True)
@@ -31,7 +34,7 @@ class Folder:
         paths: The images, sorted.
         sizes: Bytes of each.
         metadata: The metadata files.
-        other_metadata: Metadata in forms that are not read.
+        beside: Files that may say something of the image with the same name, by path; see `read_sidecars`.
         classes: Names of the first-level folders, also of those without an image, sorted as text.
         skipped: Everything else.
         identity: Names the content: another one when any file was changed.
@@ -40,7 +43,7 @@ class Folder:
     paths: list[str] = field(default_factory=list)
     sizes: array[int] = field(default_factory=lambda: array("q"))
     metadata: list[Entry] = field(default_factory=list)
-    other_metadata: list[str] = field(default_factory=list)
+    beside: dict[str, Entry] = field(default_factory=dict)
     classes: list[str] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     identity: str = ""
@@ -54,23 +57,35 @@ def scan_folder(store: Store, entries: Iterable[Entry]) -> Folder:
     for entry in entries:
         digest.update(json.dumps([entry.path, entry.size, entry.version]).encode())
         parts = entry.path.split("/")
-        if any(part.startswith(".") for part in parts):
-            folder.skipped.append(Skipped(entry.path, "hidden"))
-            continue
         if len(parts) > 1:
             classes.add(parts[0])
-        if parts[-1] == METADATA_NAME:
+        if is_metadata(entry.path):
             folder.metadata.append(entry)
-        elif parts[-1] in _OTHER_METADATA:
-            folder.other_metadata.append(entry.path)
-        elif PurePosixPath(parts[-1]).suffix.lower() in IMAGE_SUFFIXES:
+        elif is_image(entry.path):
             folder.paths.append(entry.path)
             folder.sizes.append(entry.size)
+        elif entry.path.lower().endswith(SIDECAR_SUFFIXES):
+            folder.beside[entry.path] = entry
         else:
-            folder.skipped.append(Skipped(entry.path, "not an image by its name"))
+            folder.skipped.append(Skipped(entry.path, _NO_IMAGE))
+    stems = {posixpath.splitext(path)[0] for path in folder.paths}
+    for path in list(folder.beside):
+        if folder.metadata or posixpath.splitext(path)[0] not in stems:
+            del folder.beside[path]
+            folder.skipped.append(Skipped(path, _NO_IMAGE))
     folder.classes = sorted(classes)
     folder.identity = digest.hexdigest()
     return folder
+
+
+def is_image(path: str) -> bool:
+    """Whether a file is an image by its name."""
+    return PurePosixPath(path).suffix.lower() in IMAGE_SUFFIXES
+
+
+def is_metadata(path: str) -> bool:
+    """Whether a file would hold the metadata of a folder of images."""
+    return posixpath.basename(path) in METADATA_NAMES
 
 
 def class_numbers(url: str, paths: list[str], classes: list[str]) -> array[int]:
@@ -95,6 +110,19 @@ def class_numbers(url: str, paths: list[str], classes: list[str]) -> array[int]:
             "into folders of their classes, or give --no-labels"
         )
     return labels
+
+
+def check_no_splits(url: str, folders: Sequence[str]) -> None:
+    """Makes sure that folders are not taken for classes that are splits.
+
+    Raises:
+        OptionError: All of them have names of splits.
+    """
+    if folders and all(name.lower() in _SPLITS for name in folders):
+        raise OptionError(
+            f"the folders of {url} are splits and no classes ({', '.join(folders)}): give --split-folders, which makes "
+            f"a dataset of each, or one of them alone ({url}/{folders[0]}), or --no-labels to take all images together"
+        )
 
 
 def key_text(path: str) -> str:

@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from dataflow.errors import DatasetError, OptionError
 from dataflow.formats import Skipped
-from dataflow.sharding.folder import Folder, class_numbers, key_text
+from dataflow.sharding.folder import Folder, check_no_splits, class_numbers, key_text
 from dataflow.sharding.image_reader import ImagePart, ImageReader
-from dataflow.sharding.metadata import METADATA_NAME, read_metadata
+from dataflow.sharding.metadata import read_metadata
 from dataflow.sharding.options import ShardOptions
+from dataflow.sharding.sidecars import read_sidecars
 from dataflow.storage import Store
 
 __all__ = ["ImageSource"]
@@ -29,7 +30,7 @@ class ImageSource:
     """The images of a folder (a `Source`).
 
     Columns: `key` (the file's path in the folder), `image` (its bytes, untouched), and `label` (int64), where folders
-    are classes, or a column for each field of the metadata.
+    are classes, or a column for each field of the metadata, or of the files beside the images.
 
     Args:
         store: The folder.
@@ -51,26 +52,19 @@ class ImageSource:
         self.concurrency = store.concurrency
         self._paths, self._sizes = folder.paths, folder.sizes
         self._columns: pa.RecordBatch | None = None
-        if folder.other_metadata:
-            raise DatasetError(
-                f"{store.url}: {folder.other_metadata[0]} is not read, only {METADATA_NAME} is. Convert or remove it"
-            )
         if folder.metadata:
             if options.classes is not None and not options.append:
                 raise OptionError("--classes-of is for folders of classes, and this one has metadata: leave it out")
             self._match(folder, options.on_error == "skip")
-        elif options.labels and (folder.classes or options.classes is not None):
-            classes = folder.classes if options.classes is None else list(options.classes)
-            labels = class_numbers(store.url, self._paths, classes)
-            self._columns = pa.RecordBatch.from_pydict({"label": pa.array(np.frombuffer(labels, np.int64))})
-            self.properties["classes"] = [key_text(name) for name in classes]
+        else:
+            self._describe(folder, options)
         if not self._paths:
             raise DatasetError(f"no image of {store.url} is left to write")
         self.item_bytes = np.frombuffer(self._sizes, np.int64)
         self.item_rows = np.ones(len(self._paths), np.int64)
         besides = sum(map(len, self._paths)) + (0 if self._columns is None else self._columns.nbytes)
         self.row_bytes = (float(self.item_bytes.sum()) + besides) / len(self._paths) + _BYTES_BESIDES
-        columns = [] if self._columns is None else list(self._columns.schema)
+        columns: list[pa.Field] = [] if self._columns is None else list(self._columns.schema)
         self.schema = pa.schema([pa.field("key", pa.string()), pa.field("image", pa.binary()), *columns])
         self.reader = ImageReader(store, self.schema, options.decode, options.on_error == "skip")
 
@@ -90,6 +84,19 @@ class ImageSource:
             self.item_bytes[items],
             None if self._columns is None else self._columns.take(pa.array(items)),
         )
+
+    def _describe(self, folder: Folder, options: ShardOptions) -> None:
+        """The columns that files beside images and the folders of classes give."""
+        columns: dict[str, pa.Array] = read_sidecars(self._store, folder) if folder.beside else {}
+        if options.labels and "label" not in columns and (folder.classes or options.classes is not None):
+            if options.classes is None:
+                check_no_splits(self._store.url, folder.classes)
+            classes = folder.classes if options.classes is None else list(options.classes)
+            labels = class_numbers(self._store.url, self._paths, classes)
+            columns = {"label": pa.array(np.frombuffer(labels, np.int64))} | columns
+            self.properties["classes"] = [key_text(name) for name in classes]
+        if columns:
+            self._columns = pa.RecordBatch.from_pydict(columns)
 
     def _match(self, folder: Folder, skip: bool) -> None:
         """Brings images and lines of metadata together: a row for each line."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from dataflow.dataset import Manifest
 from dataflow.dataset.target import shard_name
@@ -13,17 +14,19 @@ from dataflow.errors import OptionError
 from dataflow.formats import Skipped
 from dataflow.sharding.append import GrowingManifest, options_to_append
 from dataflow.sharding.job import Shard, ShardJob, Work
-from dataflow.sharding.open import open_source
+from dataflow.sharding.open import open_sources
 from dataflow.sharding.options import ShardOptions
 from dataflow.sharding.plan import Plan
 from dataflow.sharding.pool import run_jobs
+from dataflow.sharding.scratch import scratch_folder
 from dataflow.sharding.source import Source
 from dataflow.sharding.split import split_parts
+from dataflow.sharding.split_folders import find_split_folders
 from dataflow.sharding.target import Target
-from dataflow.sharding.unfinished import SOURCE_FOLDER, finish, load_skipped
+from dataflow.sharding.unfinished import finish, load_skipped
 from dataflow.storage import join_url, open_store
 
-__all__ = ["Done", "shard", "shard_splits"]
+__all__ = ["Done", "shard", "shard_folders", "shard_splits"]
 
 _MOST_WORKERS = 16
 
@@ -46,7 +49,7 @@ class Done:
 
 
 def shard(
-    source: str,
+    source: str | Sequence[str],
     target: str,
     options: ShardOptions | None = None,
     *,
@@ -60,7 +63,8 @@ def shard(
     and keeps the shards that are finished. With other options, or when the source has changed, it begins anew.
 
     Args:
-        source: Folder of images, folder of shards of any known format, or a dataset.
+        source: Folders of images or of shards of any known format, files, patterns such as `data/**/*.jsonl.zst`, and
+            datasets: one of them, or several whose rows have the same columns.
         target: Folder of the dataset: a new one, or with `append` one that is there.
         options: How it is made.
         workers: Number of processes; None takes one for each CPU, at most 16.
@@ -74,15 +78,14 @@ def shard(
         StorageError: A store could not be read or written.
     """
     options = options or ShardOptions()
-    _check_apart(source, target)
     goal = Target(target, options.append)  # checked before hours of reading
     if goal.base is not None:
         options = options_to_append(goal.base, options)
     try:
-        found = open_source(source, options, join_url(goal.store.url, SOURCE_FOLDER))
-        plan = _plan(goal, found, options)
-        _tell(on_skip, found.skipped)
-        _make(goal, found, plan, options, workers, on_progress, on_skip)
+        with _opened(source, options, goal.store.url) as found:
+            plan = _plan(goal, found, options)
+            _tell(on_skip, found.skipped)
+            _make(goal, found, plan, options, workers, on_progress, on_skip)
     except BaseException:
         goal.leave()
         raise
@@ -91,7 +94,7 @@ def shard(
 
 
 def shard_splits(
-    source: str,
+    source: str | Sequence[str],
     target: str,
     shares: Mapping[str, float | str] | Sequence[float | str],
     options: ShardOptions | None = None,
@@ -129,44 +132,105 @@ def shard_splits(
         StorageError: As for `shard`.
     """
     options = options or ShardOptions()
-    _check_apart(source, target)
     parts = split_parts(shares, by)
-    goals = {name: Target(join_url(open_store(target).url, name), options.append) for name in parts}
-    first = next(iter(goals.values()))
-    if first.base is not None:
-        options = options_to_append(first.base, options)
+    with _goals(target, parts, options) as goals:
+        first = next(iter(goals.values()))
+        if first.base is not None:
+            options = options_to_append(first.base, options)
+        with _opened(source, options, open_store(target).url) as found:
+            plans: dict[str, Plan] = {}
+            for name, part in parts.items():
+                with _naming(f"split {name!r} ({shares})"):
+                    plans[name] = _plan(goals[name], found, replace(options, part=part))
+            _tell(on_skip, found.skipped)
+            for name, plan in plans.items():
+                with _naming(f"split {name!r} ({shares})"):
+                    _make(goals[name], found, plan, options, workers, on_progress, on_skip)
+    return {name: Manifest.open(goal.store.url) for name, goal in goals.items()}
+
+
+def shard_folders(
+    source: str,
+    target: str,
+    options: ShardOptions | None = None,
+    *,
+    workers: int | None = None,
+    on_progress: Callable[[Done], None] | None = None,
+    on_skip: Callable[[Skipped], None] | None = None,
+) -> dict[str, Manifest]:
+    """Makes a dataset of each folder in a source, such as train and val, in folders of the same names below `target`.
+
+    Folders of classes in them have the same numbers in all: those of the sorted names of all.
+
+    Args:
+        source: The folder of these folders.
+        target: See `shard_splits`.
+        options: How the datasets are made.
+        workers: See `shard`.
+        on_progress: See `shard`; is told anew for each dataset.
+        on_skip: See `shard`; names begin with the folder's.
+
+    Returns:
+        The datasets by name.
+
+    Raises:
+        OptionError: As for `shard`.
+        DatasetError: As for `shard`; or there are no folders.
+        CorruptDataError: As for `shard`.
+        StorageError: As for `shard`.
+    """
+    options = options or ShardOptions()
+    splits = find_split_folders(source)
+    with _goals(target, splits.names, options) as goals, ExitStack() as stack:
+        first = next(iter(goals.values()))
+        if first.base is not None:
+            options = options_to_append(first.base, options)
+        elif options.classes is None and splits.classes:
+            options = replace(options, classes=tuple(splits.classes))
+        _tell(on_skip, splits.skipped)
+        found: dict[str, tuple[Source, Plan]] = {}
+        for name, goal in goals.items():
+            with _naming(f"folder {name!r}"):
+                opened = stack.enter_context(_opened(join_url(splits.url, name), options, open_store(target).url))
+                found[name] = opened, _plan(goal, opened, options)
+        for name, (opened, plan) in found.items():
+            tell = None if on_skip is None else partial(_tell_below, on_skip, name)
+            _tell(tell, opened.skipped)
+            with _naming(f"folder {name!r}"):
+                _make(goals[name], opened, plan, options, workers, on_progress, tell)
+    return {name: Manifest.open(goal.store.url) for name, goal in goals.items()}
+
+
+@contextmanager
+def _opened(source: str | Sequence[str], options: ShardOptions, target: str) -> Iterator[Source]:
+    with scratch_folder() as folder:
+        yield open_sources([source] if isinstance(source, str) else source, options, folder, target)
+
+
+@contextmanager
+def _goals(target: str, names: Iterable[str], options: ShardOptions) -> Iterator[dict[str, Target]]:
+    """Folders for several datasets. As long as one is missing all keep notes, so that the next run keeps the others."""
+    goals = {name: Target(join_url(open_store(target).url, name), options.append) for name in names}
     try:
-        found = open_source(source, options, join_url(first.store.url, SOURCE_FOLDER))
-        plans: dict[str, Plan] = {}
-        for name, part in parts.items():
-            with _naming(name, shares):
-                plans[name] = _plan(goals[name], found, replace(options, part=part))
-        _tell(on_skip, found.skipped)
-        for name, plan in plans.items():
-            with _naming(name, shares):
-                _make(goals[name], found, plan, options, workers, on_progress, on_skip)
+        yield goals
     except BaseException:
         for goal in goals.values():
             goal.leave()
         raise
-    # As long as one is missing, all have notes that say that they are finished: the next run keeps them.
     for goal in goals.values():
         finish(goal.store)
-    return {name: Manifest.open(goal.store.url) for name, goal in goals.items()}
-
-
-def _check_apart(source: str, target: str) -> None:
-    root = open_store(source).url
-    if f"{open_store(target).url}/".startswith(f"{root}/"):
-        raise OptionError(f"{open_store(target).url} lies inside {root}: write the dataset beside its source")
 
 
 @contextmanager
-def _naming(split: str, shares: object) -> Iterator[None]:
+def _naming(what: str) -> Iterator[None]:
     try:
         yield
     except OptionError as error:
-        raise OptionError(f"split {split!r} ({shares}): {error}") from error
+        raise OptionError(f"{what}: {error}") from error
+
+
+def _tell_below(on_skip: Callable[[Skipped], None], folder: str, item: Skipped) -> None:
+    on_skip(replace(item, name=f"{folder}: {item.name}"))
 
 
 def _plan(goal: Target, source: Source, options: ShardOptions) -> Plan:

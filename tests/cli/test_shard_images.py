@@ -11,6 +11,7 @@ from PIL import Image
 
 import dataflow
 from tests.cli.conftest import Run, picture
+from tests.formats.archives import pack
 
 Write = Callable[[dict[str, bytes]], Path]
 
@@ -136,7 +137,7 @@ def test_nothing_but_bad_images_is_an_error(run: Run, write: Write, tmp_path: Pa
 def test_nothing_to_shard_is_an_error(run: Run, write: Write, tmp_path: Path) -> None:
     assert "is empty or does not exist" in run("shard", tmp_path / "absent", tmp_path / "out", code=1).stderr
     assert "it holds notes.md" in run("shard", write({"notes.md": b"x"}), tmp_path / "out", code=1).stderr
-    both = write({"a.tar": b"x", "b.jpg": picture(1)})
+    both = write({"a.tar": pack([("1.jpg", picture(1))]), "b.jpg": picture(1)})
     assert "one kind" in run("shard", both, tmp_path / "out", code=1).stderr
 
 

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dataflow
@@ -92,8 +94,8 @@ def test_sh19_both_lists_are_reported(run: Run, write: Write, tmp_path: Path) ->
         (b'{"file_name": "1.jpg"\n', "line 1: "),
         (b'["1.jpg"]\n', "line 1: there is no 'file_name'"),
         (b'{"file_name": "1.jpg", "image": 3}\n', "line 1: the column 'image'"),
-        (b'{"file_name": "1.jpg", "x": null}\n', "'x' of metadata.jsonl is null in every line"),
-        (b'{"file_name": "1.jpg", "x": 1}\n{"file_name": "1.jpg", "x": "a"}\n', "field 'x' of metadata.jsonl"),
+        (b'{"file_name": "1.jpg", "x": null}\n', "'x' of the metadata is null in every line"),
+        (b'{"file_name": "1.jpg", "x": 1}\n{"file_name": "1.jpg", "x": "a"}\n', "field 'x' of the metadata"),
     ],
 )
 def test_bad_metadata_is_named(run: Run, write: Write, tmp_path: Path, text: bytes, said: str) -> None:
@@ -102,6 +104,18 @@ def test_bad_metadata_is_named(run: Run, write: Write, tmp_path: Path, text: byt
     assert not (tmp_path / "out" / "manifest.arrow").exists()
 
 
-def test_metadata_that_is_not_read_is_refused(run: Run, write: Write, tmp_path: Path) -> None:
-    source = write({"1.jpg": picture(1), "metadata.csv": b"file_name,x\n"})
-    assert "metadata.csv is not read" in run("shard", source, tmp_path / "out", code=1).stderr
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_metadata_may_be_a_table(run: Run, write: Write, tmp_path: Path, kind: str) -> None:
+    table = pa.table({"file_name": ["1.jpg", "b/2.jpg"], "id": ["007", "08"], "n": [1, 2]})
+    source = write({"1.jpg": picture(1), "b/2.jpg": picture(2)})
+    if kind == "csv":
+        (source / "metadata.csv").write_text("file_name,id,n\n1.jpg,007,1\nb/2.jpg,08,2\n")
+    else:
+        pq.write_table(table, source / "metadata.parquet")
+    run("shard", source, tmp_path / "out")
+    found = {key: (row["id"], row["n"]) for key, row in rows(tmp_path / "out").items()}
+    assert found == {"1.jpg": ("007", 1), "b/2.jpg": ("08", 2)}
+    (source / "3.jpg").write_bytes(picture(3))
+    error = run("shard", source, tmp_path / "other", code=1).stderr
+    assert "1 images have no line (3.jpg)" in error
+    assert f"metadata.{kind}" in error

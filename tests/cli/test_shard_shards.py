@@ -87,4 +87,4 @@ def test_members_that_are_no_samples_are_counted(run: Run, write: Write, tmp_pat
     out = run("shard", source, tmp_path / "out").stdout
     assert "metadata of macOS (AppleDouble) (a.tar: ._1.jpg)" in out
     assert "a name without an extension (a.tar: README)" in out
-    assert "no shard format has this suffix (notes.txt)" in out
+    assert "taken for a note beside shards (notes.txt)" in out

@@ -19,6 +19,7 @@ Fill = Callable[[dict[str, bytes]], Path]
 
 #: In this process, where a test does not say otherwise: processes take a second to start.
 shard = functools.partial(dataflow.sharding.shard, workers=1)
+shard_splits = functools.partial(dataflow.sharding.shard_splits, workers=1)
 
 
 def picture(number: int) -> bytes:

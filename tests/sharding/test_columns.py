@@ -10,9 +10,9 @@ import pytest
 
 from dataflow.dataset import Manifest, read_block
 from dataflow.errors import OptionError
-from dataflow.sharding import Rename, Select, ShardOptions, Step, shard
+from dataflow.sharding import Rename, Select, ShardOptions, Step
 from dataflow.storage import open_store
-from tests.sharding.conftest import Fill, contents, images
+from tests.sharding.conftest import Fill, contents, images, shard
 
 ROWS = [{"key": f"{n:04d}", "a": n, "b": str(n)} for n in range(500)]
 

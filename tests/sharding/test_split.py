@@ -12,11 +12,11 @@ import xxhash
 
 from dataflow.dataset import Manifest, read_block
 from dataflow.errors import CorruptDataError, OptionError
-from dataflow.sharding import ShardOptions, shard_splits
+from dataflow.sharding import ShardOptions
 from dataflow.sharding.split import split_parts
 from dataflow.storage import open_store
 from tests.formats.archives import pack
-from tests.sharding.conftest import Fill, contents, picture
+from tests.sharding.conftest import Fill, contents, picture, shard_splits
 
 SMALL = ShardOptions(block_bytes=1000, shard_bytes=5000)
 
@@ -43,7 +43,6 @@ def test_a_row_keeps_its_split_when_rows_are_added_and_however_it_comes(fill: Fi
         str(tmp_path / "many"),
         shares,
         ShardOptions(seed=7),
-        workers=1,
     )
     for name in shares:
         assert set(keys(few[name])) < set(keys(many[name]))

@@ -17,10 +17,10 @@ import dataflow
 from dataflow.dataset import Manifest, read_block
 from dataflow.errors import CorruptDataError, OptionError
 from dataflow.formats import Skipped
-from dataflow.sharding import ShardOptions, Tokenize, open_tokenizer, shard
+from dataflow.sharding import ShardOptions, Tokenize, open_tokenizer
 from dataflow.storage import open_store
 from tests.formats.archives import pack
-from tests.sharding.conftest import Fill, contents
+from tests.sharding.conftest import Fill, contents, shard
 
 TEXTS = [f"Dokument {n}: größer, 数 {n * n} 🦉 <|end|> " + "wort " * (n % 40) for n in range(300)]
 
