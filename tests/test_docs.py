@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import shlex
@@ -38,6 +39,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         _write(tmp_path / "captions" / f"{number:04d}.jpg", picture(number))
         lines.append(json.dumps({"file_name": f"{number:04d}.jpg", "caption": f"number {number}", "boxes": [number]}))
     _write(tmp_path / "captions" / "metadata.jsonl", "\n".join(lines).encode())
+    for name in ("train/cat/1.jpg", "train/owl/2.jpg", "val/cat/3.jpg"):
+        _write(tmp_path / "photos-in-splits" / name, picture(len(name)))
+    for part in range(2):
+        rows = ({"key": f"{part}-{n:03d}", "text": f"document {n} " * (n % 7)} for n in range(200))
+        documents = "".join(json.dumps(row) + "\n" for row in rows).encode()
+        _write(tmp_path / "texts" / f"part-{part}.jsonl.gz", gzip.compress(documents))
     for tar in range(3):
         members = ((f"{tar}_{number:03d}.jpg", picture(number)) for number in range(20))
         _write(tmp_path / "tars" / f"{tar}.tar", pack(members))

@@ -150,9 +150,8 @@ def shard(
 ) -> None:
     """Turn images, text or shards of any kind into a dataset.
 
-    Rows are shuffled before they are cut into blocks, so that every block is a fair sample of all. In a folder of
-    images the first-level folders are the classes (column `label`), or metadata.jsonl gives the columns. All options
-    name columns as SRC does.
+    Images get a `label` from their folders, or columns from metadata and files beside them. Options name columns as SRC
+    does. Rows are shuffled, so that every block is a fair sample of all.
     """
     import sys
     from contextlib import ExitStack

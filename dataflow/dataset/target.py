@@ -66,14 +66,13 @@ def remove_leftovers(store: Store, paths: Iterable[str]) -> None:
         store.delete(path)
     if isinstance(store, LocalStore):
         root = Path(store.url)
-        for folder in (root, root / SIDE_FOLDER, root / SIDE_FOLDER / "source"):
+        for folder in (root, root / SIDE_FOLDER):
             # Listings do not show these.
             for file in folder.glob(".*.partial"):
                 if is_temporary_name(file.name) and _is_ours(file.name):
                     file.unlink(missing_ok=True)
-        for folder in (root / SIDE_FOLDER / "source", root / SIDE_FOLDER):
-            with suppress(OSError):  # absent, or still in use
-                folder.rmdir()
+        with suppress(OSError):  # absent, or still in use
+            (root / SIDE_FOLDER).rmdir()
 
 
 def _is_ours(temporary: str) -> bool:

@@ -49,10 +49,16 @@ class Folder:
     identity: str = ""
 
 
-def scan_folder(store: Store, entries: Iterable[Entry]) -> Folder:
-    """Sorts the objects of a folder."""
+def scan_folder(store: Store, entries: Iterable[Entry], whole: bool) -> Folder:
+    """Sorts the objects of a folder.
+
+    Args:
+        store: The folder.
+        entries: The objects.
+        whole: Whether these are all objects, so that a folder without one is a class without images.
+    """
     folder = Folder()
-    classes: set[str] = _subfolders(store)
+    classes: set[str] = _subfolders(store) if whole else set()
     digest = hashlib.blake2b(digest_size=16)
     for entry in entries:
         digest.update(json.dumps([entry.path, entry.size, entry.version]).encode())

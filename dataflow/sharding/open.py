@@ -68,7 +68,7 @@ def open_sources(urls: Sequence[str], options: ShardOptions, scratch: Path, targ
         skipped += kinds.skipped
         sources += [(f"the rows of {url}", ShardSource(Manifest.open(url), [], skip)) for url in kinds.datasets]
         if kinds.images:
-            folders.append((part.store, scan_folder(part.store, kinds.images)))
+            folders.append((part.store, scan_folder(part.store, kinds.images, part.kind == "folder")))
         for name, entries in kinds.shards.items():
             shards.setdefault(name, []).extend(_readable(part.store, entries, scratch))
     sources += _open_images(folders, options)

@@ -54,5 +54,5 @@ def find_split_folders(url: str) -> SplitFolders:
         shown = [entry for entry in entries if not any(part.startswith(".") for part in entry.path.split("/"))]
         images = [entry for entry in shown if is_image(entry.path)]
         if images and not any(is_metadata(entry.path) for entry in shown):
-            classes.update(scan_folder(open_store(join_url(store.url, name)), images).classes)
+            classes.update(scan_folder(open_store(join_url(store.url, name)), images, whole=True).classes)
     return SplitFolders(store.url, list(folders), sorted(classes), skipped)

@@ -8,7 +8,7 @@ from dataflow.dataset import Manifest
 from dataflow.dataset.manifest_file import MANIFEST_NAME
 from dataflow.dataset.target import SIDE_FOLDER, check_target, remove_leftovers
 from dataflow.errors import OptionError, StorageNotFoundError
-from dataflow.sharding.unfinished import SOURCE_FOLDER, Unfinished, read_unfinished, write_unfinished
+from dataflow.sharding.unfinished import Unfinished, read_unfinished, write_unfinished
 from dataflow.storage import open_store
 
 __all__ = ["Target"]
@@ -80,7 +80,7 @@ class Target:
             found = _SHARD.fullmatch(entry.path)
             if found is not None and int(found[1]) >= first:
                 shards.add(entry.path)
-            elif entry.path.startswith(f"{SIDE_FOLDER}/") and not entry.path.startswith(f"{SOURCE_FOLDER}/"):
+            elif entry.path.startswith(f"{SIDE_FOLDER}/"):
                 notes.append(entry.path)
         if self.unfinished == mine:
             remove_leftovers(self.store, [])
@@ -91,7 +91,7 @@ class Target:
 
     def leave(self) -> None:
         """Leaves nothing behind but finished shards and what is needed to go on from there."""
-        remove_leftovers(self.store, [entry.path for entry in self.store.list(SOURCE_FOLDER)])
+        remove_leftovers(self.store, [])
 
     def _standing(self) -> Manifest | None:
         try:

@@ -11,7 +11,6 @@ from dataflow.formats import Skipped
 from dataflow.storage import Store
 
 __all__ = [
-    "SOURCE_FOLDER",
     "Unfinished",
     "finish",
     "load_skipped",
@@ -20,8 +19,6 @@ __all__ = [
     "write_unfinished",
 ]
 
-#: The manifest of a source that has none.
-SOURCE_FOLDER = f"{SIDE_FOLDER}/source"
 _MOST_BYTES = 1 << 30
 
 
