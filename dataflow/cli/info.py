@@ -33,7 +33,8 @@ def info(
             "shards": f"{manifest.num_shards:,} ({manifest.format}"
             + (f", at {manifest.base_url})" if manifest.base_url != manifest.url else ")"),
             "blocks": f"{manifest.num_blocks:,}",
-            "rows": f"{manifest.num_rows:,}",
+            "rows": f"{manifest.num_rows:,}"
+            + (f" (and {manifest.num_excluded:,} that are excluded)" if manifest.num_excluded else ""),
             "bytes": f"{manifest.num_bytes:,} ({bytes_text(manifest.num_bytes)})",
             "rows per block": f"{manifest.block_rows:,}" + (f" (another number in {other:,})" if other else ""),
             "fingerprint": manifest.fingerprint,

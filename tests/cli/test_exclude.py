@@ -25,6 +25,7 @@ def test_keys_of_a_file(run: Run, data: Path, tmp_path: Path) -> None:
     assert "The bytes stay in the shards" in result.stdout
     assert f"dataflow shard {data} NEW" in result.stdout
     assert len(dataflow.open(str(data))) == 8
+    assert "8 (and 2 that are excluded)" in run("info", data).stdout
     assert "excluded already" in run("exclude", data, "--keys", tmp_path / "keys").stdout
 
 
