@@ -12,6 +12,7 @@ from pyarrow import ipc
 
 from dataflow.errors import CorruptDataError, DatasetError
 from dataflow.formats.format import MAX_BLOCK_BYTES, Block, Place, ShardIndex
+from dataflow.formats.types import plain_schema
 from dataflow.formats.window import Window
 from dataflow.storage import join_url
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["ArrowFormat", "dictionary_column"]
 
 MAGIC = b"ARROW1"
+FEATHER_1 = b"FEA1"
 # An entry of the footer for a record batch.
 LISTED = np.dtype([("offset", "<i8"), ("metadata", "<i4"), ("padding", "<i4"), ("body", "<i8")])
 # What pyarrow raises on damaged bytes: its own errors, and Python's for short reads and absurd lengths.
@@ -28,20 +30,24 @@ DAMAGED = (pa.ArrowException, OSError, EOFError, MemoryError, ValueError, TypeEr
 
 
 class ArrowFormat:
-    """Record batches of an Arrow IPC file or stream."""
+    """Record batches of an Arrow IPC file or stream. Extension types become the values that they store."""
 
     name = "arrow"
-    suffixes = (".arrow", ".ipc")
+    suffixes = (".arrow", ".arrows", ".feather", ".ipc")
 
     def index(self, store: Store, path: str, block_bytes: int) -> ShardIndex:
         """See `Format.index`. The record batches are the blocks: `block_bytes` has no say."""
         url = join_url(store.url, path)
         source = _Source(Window(store, path), url)
-        is_file = bytes(source.window.read(0, len(MAGIC))) == MAGIC
+        magic = bytes(source.window.read(0, len(MAGIC)))
+        if magic.startswith(FEATHER_1):
+            raise DatasetError(f"{url}: is Feather of version 1, which is no Arrow file. Write it again as version 2.")
+        is_file = magic == MAGIC
         if is_file:
             source.position = 8  # the magic is padded to 8 bytes; what follows is a stream
         reader = ipc.MessageReader.open_stream(pa.PythonFile(source, mode="r"))
         schema: pa.Schema | None = None
+        columns = pa.schema([])
         blocks: list[Block] = []
         while True:
             start = source.position
@@ -50,11 +56,12 @@ class ArrowFormat:
                 message = reader.read_next_message()
                 if message.type == "schema" and schema is None:
                     schema = ipc.read_schema(message)
-                    _refuse_dictionaries(schema, url)
+                    _check_columns(schema, url)
+                    columns = plain_schema(schema)
                     continue
                 if message.type != "record batch" or schema is None:
                     raise CorruptDataError(f"unexpected {message.type} message")
-                rows = _decode(message, schema).num_rows
+                rows = _fit(_decode(message, schema), columns).num_rows
             except StopIteration:
                 break
             except (CorruptDataError, *DAMAGED) as error:
@@ -73,12 +80,13 @@ class ArrowFormat:
                 f"{url}: damaged: its footer does not have the {len(blocks)} record batches and the schema that the "
                 "file holds. Write or copy the shard again."
             )
-        return ShardIndex(blocks, schema)
+        return ShardIndex(blocks, columns, detail=b"" if columns is schema else schema.serialize().to_pybytes())
 
     def read(self, data: Buffer, schema: pa.Schema, place: Place) -> pa.RecordBatch:
         """See `Format.read`. Uncompressed columns are views of `data`, at addresses divisible by 8 if `data` is.
 
-        A shard that was written with fewer columns, or in another order, has its own schema as `place.detail`.
+        A shard that was written with fewer columns, in another order, or with types that are not plain, has its own
+        schema as `place.detail`.
         """
         try:
             if not place.detail:
@@ -157,11 +165,12 @@ def _decode(message: ipc.Message, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of a schema, null where the batch has none of that name."""
-    columns = [
-        batch.column(field.name) if field.name in batch.schema.names else pa.nulls(batch.num_rows, field.type)
-        for field in schema
-    ]
+    """The columns of a schema in its types, null where the batch has none of that name."""
+    columns = []
+    for field in schema:
+        missing = field.name not in batch.schema.names
+        column = pa.nulls(batch.num_rows, field.type) if missing else batch.column(field.name)
+        columns.append(column if column.type.equals(field.type) else column.cast(field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -218,14 +227,16 @@ def _listed(footer: bytes, field: int) -> npt.NDArray[np.void]:
     return np.frombuffer(footer, LISTED, number(vector), vector + 4)
 
 
-def _refuse_dictionaries(schema: pa.Schema, url: str) -> None:
+def _check_columns(schema: pa.Schema, url: str) -> None:
+    for name in schema.names:
+        if schema.names.count(name) > 1:
+            raise DatasetError(f"{url}: has two columns {name!r}. Write it again with different names.")
     column = dictionary_column(schema)
     if column is not None:
-        error = DatasetError(
+        raise DatasetError(
             f"{url}: column {column!r} is dictionary-encoded, so that its blocks cannot be read one by one. "
-            "Write it again with plain values (`table.cast`, or `dataflow shard`)."
+            "Write it again with plain values (`table.cast`), or as Parquet."
         )
-        raise error
 
 
 def dictionary_column(schema: pa.Schema) -> str | None:

@@ -6,7 +6,10 @@ import pyarrow as pa
 
 from dataflow.errors import DatasetError
 
-__all__ = ["merge_columns", "plain_type"]
+__all__ = ["merge_columns", "plain_schema", "plain_type"]
+
+# Under this key of its metadata a field names the extension type that its values would have, were that type known.
+EXTENSION = b"ARROW:extension:name"
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
@@ -30,6 +33,26 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_binary_view(kind):
         return pa.large_binary()
     return kind
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """The same columns in plain types; the schema itself where it has no others."""
+    if all(map(_is_plain, schema)):
+        return schema
+    fields = [
+        field if _is_plain(field) else pa.field(field.name, plain_type(field.type), field.nullable) for field in schema
+    ]
+    return pa.schema(fields, metadata=schema.metadata)
+
+
+def _is_plain(field: pa.Field) -> bool:
+    kind = field.type
+    # Which extension types there are depends on what a process has imported, and its rows must not.
+    if isinstance(kind, pa.BaseExtensionType) or EXTENSION in (field.metadata or {}):
+        return False
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        return False
+    return all(_is_plain(kind.field(place)) for place in range(kind.num_fields))
 
 
 def merge_columns(first: pa.Schema, second: pa.Schema) -> pa.Schema:
