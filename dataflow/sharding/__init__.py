@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataflow.sharding.columns import Rename, Select
+from dataflow.sharding.making import Done
 from dataflow.sharding.options import ShardOptions
-from dataflow.sharding.run import Done, shard, shard_folders, shard_splits
+from dataflow.sharding.run import shard
+from dataflow.sharding.several import shard_folders, shard_splits
 from dataflow.sharding.steps import Step
 from dataflow.sharding.tokenize import Tokenize
 from dataflow.sharding.tokenizer import open_tokenizer
