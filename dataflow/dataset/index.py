@@ -13,6 +13,7 @@ from dataflow.dataset.kept_exclusions import KeptExclusions
 from dataflow.dataset.manifest import Manifest
 from dataflow.dataset.manifest_file import MANIFEST_NAME
 from dataflow.dataset.manifest_writer import ManifestWriter
+from dataflow.dataset.partitions import unread_columns
 from dataflow.dataset.target import PLAN_NAME
 from dataflow.errors import DatasetError, OptionError
 from dataflow.formats import FORMATS, Format, ShardIndex, Skipped, format_named, format_of, is_side_file
@@ -44,8 +45,9 @@ def index(
         format: Name of a format, such as "arrow", "parquet" or "webdataset"; None takes that of the files there.
         block_bytes: Wanted size of a block, for formats that leave a choice. None: 1/4096 of all, between 64 KiB and
             2 MiB.
-        on_skip: Is told of everything that is not in the dataset: files of other kinds, and members of archives, whose
-            names begin with the shard's. The log has a count and an example in any case.
+        on_skip: Is told of everything that is not in the dataset: files of other kinds, members of archives, whose
+            names begin with the shard's, and columns that are in no file but in names of folders. The log has a count
+            and an example in any case.
 
     Raises:
         DatasetError: There are no shards, shards of several formats, or shards that do not go together.
@@ -81,8 +83,9 @@ def index(
     if schema is None or writer.num_rows == 0:
         raise DatasetError(f"the {len(shards)} shards at {store.url} hold no rows{_first(skipped)}")
     writer.write(target, schema)
+    skipped = [*unread_columns((entry.path for entry in shards), schema), *skipped]
     if skipped:
-        logger.warning("%s: left out %d files and members%s", store.url, len(skipped), _first(skipped))
+        logger.warning("%s: left out %d files, members and columns%s", store.url, len(skipped), _first(skipped))
     if on_skip is not None:
         for item in skipped:
             on_skip(item)

@@ -73,7 +73,7 @@ def test_what_is_left_out_is_reported(tmp_path: Path, caplog: pytest.LogCaptureF
         ("a.tar: ._1.jpg", "metadata of macOS (A"),
         ("a.tar: README", "a name without an ex"),
     }
-    assert "left out 4 files and members" in caplog.text
+    assert "left out 4 files, members and columns" in caplog.text
 
 
 def test_sh15_a_broken_shard_among_many_is_named(tmp_path: Path) -> None:

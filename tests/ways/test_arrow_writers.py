@@ -17,6 +17,7 @@ from pyarrow import feather, ipc
 
 import dataflow
 from dataflow.errors import DatasetError
+from dataflow.formats import Skipped
 from dataflow.operations.export import export
 from tests.ways.every_way import Source, check, every_way, plain, stored_rows
 
@@ -136,6 +137,20 @@ def test_pyarrow_reads_what_is_exported(source: Source, tmp_path: Path) -> None:
     assert len(exported.files) > 1
     rows = [row for name in exported.files for row in pq.read_table(tmp_path / "exported" / name).to_pylist()]
     assert plain(rows) == plain(source.rows)
+
+
+def test_columns_that_only_folders_name_are_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_partitions(tmp_path / "files")
+    skipped: list[Skipped] = []
+    dataflow.index(str(tmp_path / "files"), on_skip=skipped.append)
+    (item,) = skipped
+    assert item.name.startswith("the column 'bool' of folders such as bool=")
+    assert item.name in caplog.text
+    # Nothing is left out where the files have the column, too.
+    (tmp_path / "both" / "id=1").mkdir(parents=True)
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "both" / "id=1" / "0.parquet")
+    dataflow.index(str(tmp_path / "both"), on_skip=skipped.append)
+    assert skipped == [item]
 
 
 def test_extension_types_are_what_they_store_in_every_format(tmp_path: Path) -> None:
