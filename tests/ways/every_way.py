@@ -15,6 +15,7 @@ import torch
 
 import dataflow
 from dataflow.dataset import Manifest, read_block
+from dataflow.operations.verify import verify
 from dataflow.sharding import ShardOptions, shard
 from dataflow.storage import join_url, open_store
 
@@ -75,6 +76,7 @@ def check(way: Callable[[Path, Path, str], str], source: Source, tmp_path: Path,
         rows = stored
     else:
         assert stored == rows
+    assert not verify(url).faults
     names = [name for name in rows[0] if name not in source.not_alone]
     rows = [{name: row[name] for name in names} for row in rows]
     dataset = dataflow.open(url).select(names)

@@ -172,6 +172,7 @@ def test_rows_do_not_depend_on_what_a_process_has_imported(made: Dataset, tmp_pa
     assert done.stdout == f"{here.fingerprint}|[[1, 1], [2, 3]]"
     there = dataflow.open(str(tmp_path / "there")).manifest
     assert there.schema.equals(here.schema, check_metadata=True)
+    assert [there.detail(shard) for shard in range(2)] == [here.detail(shard) for shard in range(2)]
     assert stored_rows(there.url) == stored_rows(here.url) == plain(rows_of(made))
 
 

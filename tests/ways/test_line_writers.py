@@ -64,6 +64,7 @@ def zst(data: bytes) -> bytes:
 
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".zst": zst}
+KINDS = [*(f"jsonl{packed}" for packed in PACKERS), *(f"csv{packed}" for packed in PACKERS), "tsv"]
 
 
 def written(kind: str, start: int) -> bytes:
@@ -80,7 +81,7 @@ def expected(kind: str) -> list[dict[str, Any]]:
     return [{name: values.get(name) for name in rows[0]} for values in rows]
 
 
-@pytest.fixture(scope="module", params=[f"{kind}{packed}" for kind in ("jsonl", "csv", "tsv") for packed in PACKERS])
+@pytest.fixture(scope="module", params=KINDS)
 def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Source:
     folder = tmp_path_factory.mktemp("lines")
     kind, _, packed = request.param.partition(".")
