@@ -11,12 +11,14 @@ import xxhash
 from pyarrow import ipc
 
 from dataflow.errors import CorruptDataError, DatasetError
-from dataflow.formats.format import MAX_BLOCK_BYTES, Block, Place, ShardIndex
+from dataflow.formats.format import MAX_BLOCK_BYTES, Block, Place, ShardIndex, Skipped
 from dataflow.formats.types import plain_schema
 from dataflow.formats.window import Window
 from dataflow.storage import join_url
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dataflow.storage import Buffer, Store
 
 __all__ = ["ArrowFormat", "dictionary_column"]
@@ -35,8 +37,11 @@ class ArrowFormat:
     name = "arrow"
     suffixes = (".arrow", ".arrows", ".feather", ".ipc")
 
-    def index(self, store: Store, path: str, block_bytes: int) -> ShardIndex:
-        """See `Format.index`. The record batches are the blocks: `block_bytes` has no say."""
+    def index(self, store: Store, path: str, block_bytes: int, skip_bad: bool = False) -> ShardIndex:
+        """See `Format.index`. The record batches are the blocks: `block_bytes` has no say.
+
+        A damaged record batch is left out alone if its end is known, else with all that follows.
+        """
         url = join_url(store.url, path)
         source = _Source(Window(store, path), url)
         magic = bytes(source.window.read(0, len(MAGIC)))
@@ -49,9 +54,12 @@ class ArrowFormat:
         schema: pa.Schema | None = None
         columns = pa.schema([])
         blocks: list[Block] = []
-        while True:
+        skipped: list[Skipped] = []
+        broken = False
+        while not broken:
             start = source.position
             source.checksum.reset()
+            message = None
             try:
                 message = reader.read_next_message()
                 if message.type == "schema" and schema is None:
@@ -67,20 +75,29 @@ class ArrowFormat:
             except (CorruptDataError, *DAMAGED) as error:
                 if source.failure is not None:
                     raise source.failure from None
-                raise CorruptDataError(
-                    f"{url}: damaged or cut off at offset {start} of {source.window.size} bytes: {error}. "
-                    "Write or copy the shard again."
-                ) from error
+                if not skip_bad or schema is None:
+                    raise CorruptDataError(
+                        f"{url}: damaged or cut off at offset {start} of {source.window.size} bytes: {error}. "
+                        "Write or copy the shard again."
+                    ) from error
+                if message is None:
+                    broken = True
+                    skipped.append(_rest(start, str(error)))
+                else:
+                    skipped.append(Skipped(f"record batch at offset {start}", "a damaged record batch", str(error)))
+                continue
             blocks.append(Block(start, source.position - start, rows, source.checksum.digest()))
-        _check_end(source, is_file, url)
+        end = _end_error(source, is_file)
+        if end and not (skip_bad and schema is not None):
+            raise CorruptDataError(f"{url}: {end}")
         if schema is None:
             raise CorruptDataError(f"{url}: holds no Arrow schema. Write or copy the shard again.")
-        if is_file and not _footer_fits(source.window, schema, blocks):
-            raise CorruptDataError(
-                f"{url}: damaged: its footer does not have the {len(blocks)} record batches and the schema that the "
-                "file holds. Write or copy the shard again."
-            )
-        return ShardIndex(blocks, columns, detail=b"" if columns is schema else schema.serialize().to_pybytes())
+        if end and not broken:
+            skipped.append(_rest(source.position, end))
+        if is_file and not end:
+            blocks = _check_footer(source.window, schema, blocks, skipped if skip_bad else None, url)
+        detail = b"" if columns is schema else schema.serialize().to_pybytes()
+        return ShardIndex(blocks, columns, skipped, detail)
 
     def read(self, data: Buffer, schema: pa.Schema, place: Place) -> pa.RecordBatch:
         """See `Format.read`. Uncompressed columns are views of `data`, at addresses divisible by 8 if `data` is.
@@ -174,41 +191,68 @@ def _fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _check_end(source: _Source, is_file: bool, url: str) -> None:
-    """A writer that was killed leaves no end: what it left must not pass for a whole shard."""
+def _rest(offset: int, note: str) -> Skipped:
+    return Skipped(f"everything after offset {offset}", "damaged or cut off", note)
+
+
+def _end_error(source: _Source, is_file: bool) -> str:
+    """What is wrong with the end: a writer that was killed leaves none, and that must not pass for a whole shard."""
     size = source.window.size
     if source.short:
-        raise CorruptDataError(f"{url}: cut off: no end-of-stream mark after {size} bytes. Write or copy it again.")
+        return f"cut off: no end-of-stream mark after {size} bytes. Write or copy it again."
     if is_file:
         if bytes(source.window.read(size - len(MAGIC), len(MAGIC))) != MAGIC:
-            raise CorruptDataError(
-                f"{url}: cut off: no Arrow footer at its end ({size} bytes). Write or copy it again."
-            )
+            return f"cut off: no Arrow footer at its end ({size} bytes). Write or copy it again."
     elif source.position != size:
-        raise CorruptDataError(
-            f"{url}: the Arrow stream ends at offset {source.position}, but the file has {size} bytes. "
-            "Keep one stream a file."
+        return (
+            f"the Arrow stream ends at offset {source.position}, but the file has {size} bytes. Keep one stream a file."
         )
+    return ""
 
 
-def _footer_fits(window: Window, schema: pa.Schema, blocks: list[Block]) -> bool:
-    """Whether the footer, which other readers go by, agrees with what the file holds."""
+def _check_footer(
+    window: Window, schema: pa.Schema, blocks: list[Block], skipped: list[Skipped] | None, url: str
+) -> list[Block]:
+    """The blocks that the footer, which other readers go by, has too; others are an error, or noted as skipped."""
+    footer = _footer(window)
+    if footer is not None and footer[0].equals(schema, check_metadata=True):
+        places = [(block.start, block.length) for block in blocks]
+        if footer[1] == places:
+            return blocks
+        if skipped is not None:
+            listed = set(footer[1])
+            skipped += [
+                Skipped(f"record batch at offset {start}", "a damaged record batch", "the footer lists no such one")
+                for start, length in places
+                if (start, length) not in listed
+            ]
+            return [block for block, place in zip(blocks, places, strict=True) if place in listed]
+    elif footer is None and skipped is not None:
+        skipped.append(Skipped("the footer", "damaged; the record batches before it are sound"))
+        return blocks
+    raise CorruptDataError(
+        f"{url}: damaged: its footer does not have the {len(blocks)} record batches and the schema that the file "
+        "holds. Write or copy the shard again."
+    )
+
+
+def _footer(window: Window) -> tuple[pa.Schema, list[tuple[int, int]]] | None:
+    """The schema in the footer, and offset and length of each record batch; None if it is damaged."""
     length = int.from_bytes(window.read(window.size - len(MAGIC) - 4, 4), "little")
     if not 0 < length <= window.size:
-        return False
-    footer = bytes(window.read(window.size - len(MAGIC) - 4 - length, length))
+        return None
+    data = bytes(window.read(window.size - len(MAGIC) - 4 - length, length))
     # Nothing but the footer is looked at when a file is opened, so that it makes one by itself.
-    file = b"".join((MAGIC, bytes(2), footer, length.to_bytes(4, "little"), MAGIC))
+    file = b"".join((MAGIC, bytes(2), data, length.to_bytes(4, "little"), MAGIC))
     try:
-        if not ipc.open_file(pa.BufferReader(file)).schema.equals(schema, check_metadata=True):
-            return False
-        dictionaries, batches = (_listed(footer, field) for field in (2, 3))
+        schema = ipc.open_file(pa.BufferReader(file)).schema
+        dictionaries, batches = (_listed(data, field) for field in (2, 3))
     except DAMAGED:
-        return False
-    starts, lengths = batches["offset"].tolist(), (batches["metadata"] + batches["body"]).tolist()
-    return not len(dictionaries) and list(zip(starts, lengths, strict=True)) == [
-        (block.start, block.length) for block in blocks
-    ]
+        return None
+    if len(dictionaries):
+        return None
+    lengths = (batches["metadata"] + batches["body"]).tolist()
+    return schema, list(zip(batches["offset"].tolist(), lengths, strict=True))
 
 
 def _listed(footer: bytes, field: int) -> npt.NDArray[np.void]:
@@ -237,14 +281,23 @@ def _check_columns(schema: pa.Schema, url: str) -> None:
             f"{url}: column {column!r} is dictionary-encoded, so that its blocks cannot be read one by one. "
             "Write it again with plain values (`table.cast`), or as Parquet."
         )
+    column = _column_with(schema, pa.types.is_run_end_encoded)
+    if column is not None:
+        raise DatasetError(
+            f"{url}: column {column!r} is run-end encoded, so that a few bytes may be any number of rows. "
+            "Write it again with plain values (`pyarrow.compute.run_end_decode`)."
+        )
 
 
 def dictionary_column(schema: pa.Schema) -> str | None:
     """Returns the name of the first column that is dictionary-encoded, at any depth, or None."""
+    return _column_with(schema, pa.types.is_dictionary)
 
-    def encoded(kind: pa.DataType) -> bool:
+
+def _column_with(schema: pa.Schema, encoded: Callable[[pa.DataType], bool]) -> str | None:
+    def found(kind: pa.DataType) -> bool:
         if isinstance(kind, pa.BaseExtensionType):
-            return encoded(kind.storage_type)
-        return pa.types.is_dictionary(kind) or any(encoded(kind.field(i).type) for i in range(kind.num_fields))
+            return found(kind.storage_type)
+        return encoded(kind) or any(found(kind.field(i).type) for i in range(kind.num_fields))
 
-    return next((field.name for field in schema if encoded(field.type)), None)
+    return next((field.name for field in schema if found(field.type)), None)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
@@ -202,6 +203,15 @@ def test_dictionaries_in_arrow_files_are_refused_with_a_remedy_that_works(tmp_pa
         dataflow.index(str(tmp_path / "arrow"))
     pq.write_table(feather.read_table(tmp_path / "arrow" / "0.feather"), tmp_path / "parquet" / "0.parquet")
     dataflow.index(str(tmp_path / "parquet"))
+
+
+def test_run_end_encoded_columns_are_refused_with_a_remedy_that_works(tmp_path: Path) -> None:
+    runs = pa.RunEndEncodedArray.from_arrays([2, 3], ["a", "b"])
+    feather.write_feather(pa.table({"runs": runs}), tmp_path / "0.feather", "uncompressed")
+    with pytest.raises(DatasetError, match=r"0\.feather: column 'runs' is run-end encoded.*run_end_decode"):
+        dataflow.index(str(tmp_path))
+    feather.write_feather(pa.table({"runs": pc.run_end_decode(runs)}), tmp_path / "0.feather")
+    assert stored_rows(dataflow.index(str(tmp_path)).url) == [{"runs": text} for text in "aab"]
 
 
 @pytest.mark.filterwarnings("ignore:Feather V1")
