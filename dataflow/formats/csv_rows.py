@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from dataflow.errors import CorruptDataError, DatasetError
 from dataflow.formats.csv_types import FALSE, TRUE, CsvType
-from dataflow.formats.newlines import cut_after, decode_text, rows_end
+from dataflow.formats.newlines import cut_after, decode_text, line_ends, rows_end
+from dataflow.formats.row_source import MAX_ROW_BYTES
 from dataflow.formats.rows import mark_end
 
 __all__ = ["CsvRows"]
@@ -29,9 +30,9 @@ class CsvRows:
         self.row = re.compile(rf"{value}(?:{d}{value})*+\r?(?:\n|\Z)".encode())
         self.ended_row = re.compile(rf"{value}(?:{d}{value})*+\r?\n".encode())
 
-    def scan(self) -> CsvScan:
+    def scan(self, skip_bad: bool = False) -> CsvScan:
         """See `RowKind.scan`."""
-        return CsvScan(self)
+        return CsvScan(self, skip_bad)
 
     def end(self, data: bytes, rows: int, facts: dict[str, object]) -> int:
         """See `RowKind.end`."""
@@ -102,9 +103,10 @@ class CsvRows:
 class CsvScan:
     """One pass over a shard; see `RowScan`."""
 
-    def __init__(self, kind: CsvRows) -> None:
+    def __init__(self, kind: CsvRows, skip_bad: bool) -> None:
         self.facts: dict[str, Any] = {}
         self._kind = kind
+        self._skip_bad = skip_bad
         self._types: dict[str, CsvType] = {}
 
     def head(self, data: bytearray, whole: bool) -> int | None:
@@ -137,28 +139,54 @@ class CsvScan:
         end = 0
         while end < max(at, 1):
             match = (self._kind.row if whole else self._kind.ended_row).match(data, end)
-            if match is None:
-                # More data may bring the end, unless the row is damaged: that is told where the data ends.
-                if whole:
-                    raise _no_row(line + data.count(b"\n", 0, end))
-                return None
-            end = match.end()
+            if match is not None:
+                end = match.end()
+            elif self._skip_bad and (whole or len(data) > MAX_ROW_BYTES):
+                following = cut_after(data, end + 1)
+                if following is None and not whole:
+                    return None
+                end = following or len(data)
+            elif whole:
+                raise _no_row(line + data.count(b"\n", 0, end))
+            else:
+                return None  # more data may bring the end, unless the row is damaged: that is told where the data ends
         return end
 
-    def add(self, data: bytes, line: int) -> int:
+    def add(self, data: bytes, line: int, locate: bool = True) -> int:
         text = pa.schema([pa.field(name, pa.string()) for name in self._types])
         try:
             batch = self._kind.read(data, text, self.facts)
         except (pa.ArrowException, ValueError) as error:
-            raise self._locate(data, line, text) from error
+            raise (self._locate(data, line, text) if locate else CorruptDataError(str(error))) from error
         if batch.num_rows != self._count(data, line, batch.num_rows):
-            raise self._locate(data, line, text)
+            raise self._locate(data, line, text) if locate else CorruptDataError(f"no {batch.num_rows} rows")
         for name, kind in self._types.items():
             kind.add(batch.column(name))
         return int(batch.num_rows)
 
     def schema(self) -> pa.Schema:
         return pa.schema([kind.field(name) for name, kind in self._types.items()])
+
+    def back_to(self, schema: pa.Schema) -> None:
+        self._types = {field.name: CsvType.of_field(field) for field in schema}
+
+    def ends(self, data: bytes) -> list[int]:
+        if b'"' not in data:
+            return line_ends(data)
+        ends, end = [], 0
+        while end < len(data):
+            match = self._kind.row.match(data, end)
+            end = match.end() if match is not None else cut_after(data, end + 1) or len(data)
+            ends.append(end)
+        return ends
+
+    def complete(self, data: bytearray) -> int:
+        if b'"' not in data:
+            return data.rfind(b"\n") + 1
+        end = 0
+        while (match := self._kind.ended_row.match(data, end)) is not None:
+            end = match.end()
+        return end
 
     def _count(self, data: bytes, line: int, expected: int) -> int:
         """Rows by the rules of this module, which are stricter than those of the reader."""

@@ -74,7 +74,7 @@ class ShardIndex:
     Attributes:
         blocks: Its blocks in order.
         schema: Its columns.
-        skipped: What it holds besides rows.
+        skipped: What it holds besides rows, and what is damaged, where that was to be left out.
         detail: What all its blocks need to be decoded beside their own bytes, such as the footer of a Parquet file. It
             is kept in the manifest.
     """
@@ -96,13 +96,14 @@ class Format(Protocol):
     def suffixes(self) -> tuple[str, ...]:
         """Lower-case endings of file names in this format, with the dot."""
 
-    def index(self, store: Store, path: str, block_bytes: int) -> ShardIndex:
+    def index(self, store: Store, path: str, block_bytes: int, skip_bad: bool = False) -> ShardIndex:
         """Finds the blocks of one shard in a single sequential pass, in bounded memory.
 
         Args:
             store: Where the shard is.
             path: The shard's path in the store.
             block_bytes: Wanted size of a block, for formats that leave a choice.
+            skip_bad: Leave out what is damaged, and list it as skipped, as long as something can be made of the rest.
 
         Raises:
             CorruptDataError: The shard is damaged; names the shard and the offset.

@@ -10,7 +10,7 @@ import pyarrow as pa
 from dataflow.errors import CorruptDataError, DatasetError
 from dataflow.formats.json_nulls import to_nulls, without_nulls
 from dataflow.formats.json_types import JsonType
-from dataflow.formats.newlines import BLANK, cut_after, decode_text, rows_end
+from dataflow.formats.newlines import BLANK, cut_after, decode_text, line_ends, rows_end
 from dataflow.formats.rows import mark_end
 
 __all__ = ["JsonRows"]
@@ -24,7 +24,7 @@ SMALL_CHUNK_BYTES = 256 << 10
 class JsonRows:
     """Rows that are JSON objects. Python's json finds the types, pyarrow's decodes."""
 
-    def scan(self) -> JsonScan:
+    def scan(self, skip_bad: bool = False) -> JsonScan:
         """See `RowKind.scan`."""
         return JsonScan()
 
@@ -64,7 +64,7 @@ class JsonScan:
         end = cut_after(data, at)
         return len(data) if end is None and whole else end
 
-    def add(self, data: bytes, line: int) -> int:
+    def add(self, data: bytes, line: int, locate: bool = True) -> int:
         text = decode_text(data, line)
         count = 0
         decode, add = self._decoder.decode, self._rows.add
@@ -82,13 +82,22 @@ class JsonScan:
             except DatasetError as error:
                 raise DatasetError(f"line {number}: {error}") from error
             count += 1
-        self._check(data, line, count)
+        self._check(data, line, count, locate)
         return count
 
     def schema(self) -> pa.Schema:
         return self._rows.schema()
 
-    def _check(self, data: bytes, line: int, count: int) -> None:
+    def back_to(self, schema: pa.Schema) -> None:
+        self._rows = JsonType.of_schema(schema)
+
+    def ends(self, data: bytes) -> list[int]:
+        return line_ends(data)
+
+    def complete(self, data: bytearray) -> int:
+        return data.rfind(b"\n") + 1
+
+    def _check(self, data: bytes, line: int, count: int, locate: bool) -> None:
         """Decodes the rows as a reader will, which finds what Python's json lets pass, such as a key given twice."""
         schema = self.schema()
         if not len(schema):
@@ -101,7 +110,7 @@ class JsonScan:
             failure = error
         else:
             failure = ValueError(f"these are not {count} rows")
-        for number, row in enumerate(data.split(b"\n"), line):
+        for number, row in enumerate(data.split(b"\n") if locate else (), line):
             try:
                 if row.strip(BLANK):
                     rows.read(row, schema, {})

@@ -6,7 +6,7 @@ import numpy as np
 
 from dataflow.errors import CorruptDataError
 
-__all__ = ["BLANK", "cut_after", "decode_text", "rows_end"]
+__all__ = ["BLANK", "cut_after", "decode_text", "line_ends", "rows_end"]
 
 #: What a blank line may consist of.
 BLANK = b" \t\r"
@@ -16,6 +16,14 @@ def cut_after(data: bytes | bytearray, at: int) -> int | None:
     """The first end of a line at or after an offset (and after 0); None if there is none."""
     newline = data.find(b"\n", max(0, at - 1))
     return None if newline < 0 else newline + 1
+
+
+def line_ends(data: bytes) -> list[int]:
+    """Where each line ends; the last one needs no newline."""
+    ends = (np.flatnonzero(np.frombuffer(data, np.uint8) == 0x0A) + 1).tolist()
+    if len(data) > (ends[-1] if ends else 0):
+        ends.append(len(data))
+    return ends
 
 
 def rows_end(data: bytes, rows: int, blank: bytes = BLANK) -> int:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import xxhash
 
 from dataflow.errors import CorruptDataError, DatasetError
-from dataflow.formats.format import MAX_BLOCK_BYTES, Block, Place, ShardIndex
+from dataflow.formats.format import MAX_BLOCK_BYTES, Block, Place, ShardIndex, Skipped
 from dataflow.formats.parquet_footer import RowGroup, dictionary_bytes, pack_detail, parse_detail, read_footer
 from dataflow.formats.ranged_file import RangedFile
 from dataflow.formats.types import merge_columns
@@ -39,12 +39,14 @@ class ParquetFormat:
     name = "parquet"
     suffixes = (".parquet", ".pq")
 
-    def index(self, store: Store, path: str, block_bytes: int) -> ShardIndex:
+    def index(self, store: Store, path: str, block_bytes: int, skip_bad: bool = False) -> ShardIndex:
         """See `Format.index`. The row groups are the blocks: `block_bytes` has no say. Each is decoded once."""
         url = join_url(store.url, path)
         footer = read_footer(store, path)
         schema = footer.schema
-        blocks = []
+        blocks: list[Block] = []
+        kept: list[RowGroup] = []
+        skipped: list[Skipped] = []
         for group in footer.groups:
             if not group.rows:
                 continue
@@ -53,9 +55,17 @@ class ParquetFormat:
                 raise _too_large(url, group, size)
             with _large if size > LARGE_BLOCK_BYTES else nullcontext():
                 data = store.read_range(path, group.start, group.length)
+                try:
+                    self._check(data, footer.metadata, group, schema, url)
+                except CorruptDataError as error:
+                    if not skip_bad:
+                        raise
+                    name = f"row group {group.number} at offset {group.start}"
+                    skipped.append(Skipped(name, "a damaged row group", str(error.__cause__)))
+                    continue
+                kept.append(group)
                 blocks.append(Block(group.start, group.length, group.rows, xxhash.xxh3_128_digest(data)))
-                self._check(data, footer.metadata, group, schema, url)
-        return ShardIndex(blocks, schema, detail=pack_detail(footer))
+        return ShardIndex(blocks, schema, skipped, pack_detail(footer, kept))
 
     def read(self, data: Buffer, schema: pa.Schema, place: Place) -> pa.RecordBatch:
         """See `Format.read`."""

@@ -19,6 +19,8 @@ from dataflow.formats.types import plain_type
 from dataflow.storage import join_url
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dataflow.storage import Buffer, Store
 
 __all__ = ["Footer", "RowGroup", "dictionary_bytes", "pack_detail", "parse_detail", "read_footer"]
@@ -152,9 +154,11 @@ def read_footer(store: Store, path: str) -> Footer:
     return footer
 
 
-def pack_detail(footer: Footer) -> bytes:
-    """What blocks need to be decoded: where row groups start, and the footer."""
-    starts = [group.start if group.rows else -1 for group in footer.groups]
+def pack_detail(footer: Footer, blocks: Sequence[RowGroup]) -> bytes:
+    """What blocks need to be decoded: where the row groups start that are blocks, and the footer."""
+    starts = [-1] * len(footer.groups)
+    for group in blocks:
+        starts[group.number] = group.start
     return b"".join((len(starts).to_bytes(4, "little"), np.array(starts, "<i8").tobytes(), footer.data))
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import xxhash
 
-from dataflow.errors import DatasetError
+from dataflow.errors import CorruptDataError, DatasetError
 from dataflow.formats.compression import MAX_DECODED_BYTES, MAX_MEMBER_BYTES, Member, compression_of, members
 from dataflow.formats.window import WINDOW_BYTES, Window
 
@@ -38,11 +38,13 @@ class RowSource(Protocol):
 
     Attributes:
         data: Decoded bytes that are not taken yet, from the start of a row.
-        ended: Whether `data` goes to the end of the shard.
+        ended: Whether `data` goes to the end of the shard, or of what can be read of it.
+        failure: What is wrong with what follows, so that the last row may lack its end.
     """
 
     data: bytearray
     ended: bool
+    failure: CorruptDataError | None
 
     def fill(self, block_bytes: int) -> int:
         """Reads enough for a block, and returns the offset in `data` before which its rows begin."""
@@ -57,11 +59,17 @@ class RowSource(Protocol):
         ...
 
 
-def open_rows(store: Store, path: str) -> RowSource:
-    """Opens a shard at its start; its name tells whether it is compressed."""
+def open_rows(store: Store, path: str, skip_bad: bool = False) -> RowSource:
+    """Opens a shard at its start; its name tells whether it is compressed.
+
+    Args:
+        store: Where the shard is.
+        path: Its path there.
+        skip_bad: Take what lies before damage, instead of raising an error.
+    """
     window = Window(store, path)
     compression = compression_of(path)
-    return _Packed(window, compression) if compression else _Plain(window)
+    return _Packed(window, compression, skip_bad) if compression else _Plain(window)
 
 
 class _Plain:
@@ -70,6 +78,7 @@ class _Plain:
     def __init__(self, window: Window) -> None:
         self.data = bytearray()
         self.ended = window.size == 0
+        self.failure: CorruptDataError | None = None
         self._window = window
         self._start = 0  # offset of data in the file
 
@@ -98,9 +107,11 @@ class _Plain:
 class _Packed:
     """Rows in the members of a compressed file: a block begins with a member, and skips what is not its own in it."""
 
-    def __init__(self, window: Window, compression: str) -> None:
+    def __init__(self, window: Window, compression: str, skip_bad: bool) -> None:
         self.data = bytearray()
         self.ended = False
+        self.failure: CorruptDataError | None = None
+        self._skip_bad = skip_bad
         self._members: Iterator[Member] = members(compression, window.read, window.size)
         self._held: list[Member] = []
         self._skip = 0  # bytes of the first held member before data
@@ -156,7 +167,12 @@ class _Packed:
         return len(member.stored)
 
     def _advance(self) -> None:
-        self._next = next(self._members, None)
+        try:
+            self._next = next(self._members, None)
+        except CorruptDataError as error:
+            if not self._skip_bad:
+                raise
+            self._next, self.failure = None, error
         self.ended = self._next is None
 
 

@@ -42,12 +42,13 @@ class RowScan(Protocol):
         """
         ...
 
-    def add(self, data: bytes, line: int) -> int:
+    def add(self, data: bytes, line: int, locate: bool = True) -> int:
         """Looks at whole rows, and returns how many they are.
 
         Args:
             data: The rows.
             line: Number of the first line.
+            locate: Find out which row is damaged, if one is.
 
         Raises:
             CorruptDataError: A row is damaged; names the line.
@@ -59,12 +60,24 @@ class RowScan(Protocol):
         """The columns of the rows so far."""
         ...
 
+    def back_to(self, schema: pa.Schema) -> None:
+        """Forgets rows: those before them had this `schema()`."""
+        ...
+
+    def ends(self, data: bytes) -> list[int]:
+        """Where each row of some ends, if rows that are damaged end with their line."""
+        ...
+
+    def complete(self, data: bytearray) -> int:
+        """The end of the last row that is whole, in data that lacks what follows."""
+        ...
+
 
 class RowKind(Protocol):
     """A kind of rows."""
 
-    def scan(self) -> RowScan:
-        """Begins a shard."""
+    def scan(self, skip_bad: bool = False) -> RowScan:
+        """Begins a shard, of which rows that are damaged are to end the pass, or to be cut off with their line."""
         ...
 
     def end(self, data: bytes, rows: int, facts: dict[str, object]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from dataflow.formats.newlines import BLANK, cut_after, decode_text, rows_end
+from dataflow.formats.newlines import BLANK, cut_after, decode_text, line_ends, rows_end
 from dataflow.formats.rows import mark_end
 
 __all__ = ["TextRows"]
@@ -15,7 +15,7 @@ SCHEMA = pa.schema([pa.field("text", pa.string())])
 class TextRows:
     """Rows that are lines."""
 
-    def scan(self) -> TextScan:
+    def scan(self, skip_bad: bool = False) -> TextScan:
         """See `RowKind.scan`."""
         return TextScan()
 
@@ -52,9 +52,18 @@ class TextScan:
         end = cut_after(data, at)
         return len(data) if end is None and whole else end
 
-    def add(self, data: bytes, line: int) -> int:
+    def add(self, data: bytes, line: int, locate: bool = True) -> int:
         decode_text(data, line)
         return int(TextRows().read(data, SCHEMA, {}).num_rows)
 
     def schema(self) -> pa.Schema:
         return SCHEMA
+
+    def back_to(self, schema: pa.Schema) -> None:
+        """Rows tell nothing of the columns."""
+
+    def ends(self, data: bytes) -> list[int]:
+        return line_ends(data)
+
+    def complete(self, data: bytearray) -> int:
+        return data.rfind(b"\n") + 1

@@ -8,6 +8,8 @@ that are not UTF-8 appear as `%XX` in keys and columns (a percent sign that is r
 from __future__ import annotations
 
 import re
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -36,11 +38,16 @@ class WebDatasetFormat:
     name = "webdataset"
     suffixes = (".tar",)
 
-    def index(self, store: Store, path: str, block_bytes: int) -> ShardIndex:
-        """See `Format.index`. A block is a run of whole samples, cut where it comes nearest to `block_bytes`."""
+    def index(self, store: Store, path: str, block_bytes: int, skip_bad: bool = False) -> ShardIndex:
+        """See `Format.index`. A block is a run of whole samples, cut where it comes nearest to `block_bytes`.
+
+        Of a sample with a bad member nothing is left, and nothing of what follows a damaged header. The last sample
+        before that may lack members, and is left out, too.
+        """
         url = join_url(store.url, path)
+        window = Window(store, path)
         try:
-            return _Indexer(Window(store, path), block_bytes).run()
+            return _index_sound(window, block_bytes) if skip_bad else _Indexer(window, block_bytes).run()
         except CorruptDataError as error:
             raise CorruptDataError(f"{url}: {error}") from error
         except DatasetError as error:
@@ -107,12 +114,47 @@ def _schema(extensions: set[str]) -> pa.Schema:
     return pa.schema([pa.field(KEY, pa.string()), *(pa.field(name, pa.binary()) for name in sorted(extensions))])
 
 
-class _Indexer:
-    """One pass over one archive."""
+def _index_sound(window: Window, block_bytes: int) -> ShardIndex:
+    """Indexes what is sound. If not all is that takes two passes: a sample may turn out bad long after its start."""
+    first = _Indexer(window, block_bytes, skip_bad=True)
+    found = first.run()
+    if not first.bad and first.damage is None:
+        return found
+    found = _Indexer(window, block_bytes, left_out=first.bad.keys(), end=first.end_offset).run()
+    return replace(found, skipped=[*found.skipped, *first.bad.values(), *([first.damage] if first.damage else [])])
 
-    def __init__(self, window: Window, block_bytes: int) -> None:
+
+class _Indexer:
+    """One pass over one archive.
+
+    Args:
+        window: The archive.
+        block_bytes: Wanted size of a block.
+        skip_bad: Note bad samples and damage instead of raising. What is found is of use if there are none.
+        left_out: Keys of samples that are left out.
+        end: Where to stop, if not at the end-of-archive mark.
+
+    Attributes:
+        bad: Bad samples by key.
+        damage: Where and why the pass ended before the end of the archive.
+        end_offset: Offset of the damage.
+    """
+
+    def __init__(
+        self,
+        window: Window,
+        block_bytes: int,
+        skip_bad: bool = False,
+        left_out: AbstractSet[str] = frozenset(),
+        end: int | None = None,
+    ) -> None:
         self.window = window
         self.block_bytes = block_bytes
+        self.skip_bad = skip_bad
+        self.left_out = left_out
+        self.bad: dict[str, Skipped] = {}
+        self.damage: Skipped | None = None
+        self.end_offset = end
         self.blocks: list[Block] = []
         self.skipped: list[Skipped] = []
         self.extensions: set[str] = set()
@@ -123,9 +165,20 @@ class _Indexer:
         self.checksum = xxhash.xxh3_128()
 
     def run(self) -> ShardIndex:
-        size = self.window.size
         offset = 0
-        while True:
+        while offset != self.end_offset:
+            member = self._member(offset)
+            if member is None:
+                break
+            self._add(member)
+            offset = member.end
+        self._close_block()
+        return ShardIndex(self.blocks, _schema(self.extensions), self.skipped)
+
+    def _member(self, offset: int) -> Member | None:
+        """The member at an offset, None where the archive ends."""
+        size = self.window.size
+        try:
             if offset >= size:
                 raise CorruptDataError(
                     f"cut off: no end-of-archive mark after {size} bytes. Write or copy the tar again; if it is known "
@@ -133,12 +186,22 @@ class _Indexer:
                 )
             member = read_member(self.window.read, offset, size)
             if member is None:
-                break
-            self._add(member)
-            offset = member.end
-        self._close_block()
-        self._check_rest(offset)
-        return ShardIndex(self.blocks, _schema(self.extensions), self.skipped)
+                self._check_rest(offset)
+        except CorruptDataError as error:
+            if not self.skip_bad:
+                raise
+            self.damage = Skipped(f"everything after offset {offset}", "damaged or cut off", str(error))
+            self.end_offset = offset
+            if self.key is not None:
+                self._refuse(self.key, CorruptDataError("members of it may have been in what is damaged behind it"))
+            return None
+        return member
+
+    def _refuse(self, key: str, error: CorruptDataError | DatasetError) -> None:
+        """Raises an error about a sample, or notes it."""
+        if not self.skip_bad:
+            raise error
+        self.bad.setdefault(key, Skipped(f"sample {key!r} at offset {self.keys[key]}", "a damaged sample", str(error)))
 
     def _add(self, member: Member) -> None:
         name = _text(member.name)
@@ -147,9 +210,12 @@ class _Indexer:
             self.skipped.append(Skipped(name, _reason(member, name)))
             return
         key, extension = split
+        if key in self.left_out:
+            self._close_block()
+            return
         if key != self.key:
             self._start_sample(key, member)
-        self._check_member(member, name, extension)
+        self._check_member(key, member, name, extension)
         self.members[extension] = member.start
         self.extensions.add(extension)
         if len(self.extensions) > MAX_COLUMNS:
@@ -167,11 +233,12 @@ class _Indexer:
 
     def _start_sample(self, key: str, member: Member) -> None:
         if key in self.keys:
-            raise CorruptDataError(
+            error = CorruptDataError(
                 f"sample {key!r} starts at offset {self.keys[key]} and again, after others, at {member.start}. Members "
                 "of a sample must be neighbours with a key of their own: pack the tar again (`tar --sort=name`)"
             )
-        self.keys[key] = member.start
+            self._refuse(key, error)
+        self.keys.setdefault(key, member.start)
         self.members.clear()
         self.key = key
         length = self.end - self.start
@@ -184,20 +251,23 @@ class _Indexer:
             self.start = self.end = member.start
         self.rows += 1
 
-    def _check_member(self, member: Member, name: str, extension: str) -> None:
+    def _check_member(self, key: str, member: Member, name: str, extension: str) -> None:
+        error: CorruptDataError | DatasetError | None = None
         if extension == KEY:
-            raise DatasetError(
+            error = DatasetError(
                 f"member {name!r} at offset {member.start}: the column {KEY!r} is the sample's key. Rename the member"
             )
-        if extension in self.members:
-            raise CorruptDataError(
-                f"sample {self.key!r} has {extension!r} twice, at offsets {self.members[extension]} and "
+        elif extension in self.members:
+            error = CorruptDataError(
+                f"sample {key!r} has {extension!r} twice, at offsets {self.members[extension]} and "
                 f"{member.start} ({name!r}). Pack the tar again with one member a value"
             )
-        if member.size == 0:
-            raise CorruptDataError(
+        elif member.size == 0:
+            error = CorruptDataError(
                 f"member {name!r} at offset {member.start} has no bytes. Pack the tar again without it or with its data"
             )
+        if error is not None:
+            self._refuse(key, error)
 
     def _close_block(self) -> None:
         if self.rows:
