@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 __all__ = ["index"]
+
+
+class OnError(StrEnum):
+    """What to do about damaged shards and rows."""
+
+    RAISE = "raise"
+    SKIP = "skip"
 
 
 def index(
@@ -20,15 +28,19 @@ def index(
     block_mib: Annotated[
         float | None, typer.Option(help="Size of a block in MiB. Default: 1/4096 of the data, 1/16 to 2.")
     ] = None,
+    on_error: Annotated[
+        OnError, typer.Option(help="Stop at damaged shards and rows, or leave out what is damaged in them and list it.")
+    ] = OnError.RAISE,
     list_skipped: Annotated[bool, typer.Option("--list-skipped", help="Print every name that was skipped.")] = False,
 ) -> None:
     """Find the blocks of existing shards and write a manifest. The shards are read once and not changed."""
-    import logging
+    from contextlib import nullcontext
 
     from rich.console import Console
 
     import dataflow.dataset
     from dataflow.cli.advice import advice
+    from dataflow.cli.quiet import quiet
     from dataflow.cli.skips import print_skipped
     from dataflow.cli.text import bytes_text, count_text
     from dataflow.errors import OptionError
@@ -37,13 +49,10 @@ def index(
     if block_mib is not None and block_mib <= 0:
         raise OptionError("--block-mib must be more than 0")
     skipped: list[Skipped] = []
-    logging.getLogger("dataflow.dataset.index").setLevel(logging.ERROR)  # what it warns of is printed below
     console = Console(stderr=True)
-    if console.is_terminal:
-        with console.status(f"indexing {source}"):
-            manifest = dataflow.dataset.index(source, out, format, _bytes(block_mib), skipped.append)
-    else:
-        manifest = dataflow.dataset.index(source, out, format, _bytes(block_mib), skipped.append)
+    status = console.status(f"indexing {source}") if console.is_terminal else nullcontext()
+    with quiet("dataflow.dataset.index"), status:
+        manifest = dataflow.dataset.index(source, out, format, _bytes(block_mib), skipped.append, on_error.value)
     print_skipped(skipped, "item", list_skipped)
     typer.echo(
         f"indexed {count_text(manifest.num_rows, 'row')} ({bytes_text(manifest.num_bytes)}) in "

@@ -17,15 +17,14 @@ def verify(
 ) -> None:
     """Read every byte of a dataset, and list all shards, blocks and rows that are bad. Ends with 1 if there are any."""
     import json
-    import logging
 
     from dataflow.cli.progress import Progress
+    from dataflow.cli.quiet import quiet
     from dataflow.cli.text import bytes_text, count_text
     from dataflow.dataset import Manifest
     from dataflow.operations.verify import verify as verify_dataset
 
-    logging.getLogger("dataflow.dataset.block").setLevel(logging.ERROR)  # what it warns of is listed below
-    with Progress("verifying", Manifest.open(url).num_rows, "rows") as progress:
+    with quiet("dataflow.dataset.block"), Progress("verifying", Manifest.open(url).num_rows, "rows") as progress:
         done = verify_dataset(url, decode, workers, progress.advance)
     manifest, faults = done.manifest, done.faults
     if as_json:
