@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 from pyarrow import ipc
 
 from dataflow.errors import CorruptDataError, DatasetError
+from dataflow.formats.arrow_footer import DAMAGED, MAGIC, check_footer, rest
 from dataflow.formats.format import MAX_BLOCK_BYTES, Block, Place, ShardIndex, Skipped
 from dataflow.formats.types import plain_schema
 from dataflow.formats.window import Window
@@ -23,12 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ArrowFormat", "dictionary_column"]
 
-MAGIC = b"ARROW1"
 FEATHER_1 = b"FEA1"
-# An entry of the footer for a record batch.
-LISTED = np.dtype([("offset", "<i8"), ("metadata", "<i4"), ("padding", "<i4"), ("body", "<i8")])
-# What pyarrow raises on damaged bytes: its own errors, and Python's for short reads and absurd lengths.
-DAMAGED = (pa.ArrowException, OSError, EOFError, MemoryError, ValueError, TypeError)
 
 
 class ArrowFormat:
@@ -82,7 +76,7 @@ class ArrowFormat:
                     ) from error
                 if message is None:
                     broken = True
-                    skipped.append(_rest(start, str(error)))
+                    skipped.append(rest(start, str(error)))
                 else:
                     skipped.append(Skipped(f"record batch at offset {start}", "a damaged record batch", str(error)))
                 continue
@@ -93,9 +87,10 @@ class ArrowFormat:
         if schema is None:
             raise CorruptDataError(f"{url}: holds no Arrow schema. Write or copy the shard again.")
         if end and not broken:
-            skipped.append(_rest(source.position, end))
+            skipped.append(rest(source.position, end))
         if is_file and not end:
-            blocks = _check_footer(source.window, schema, blocks, skipped if skip_bad else None, url)
+            end_offset = source.window.size if broken else start
+            blocks = check_footer(source.window, schema, blocks, end_offset, skipped if skip_bad else None, url)
         detail = b"" if columns is schema else schema.serialize().to_pybytes()
         return ShardIndex(blocks, columns, skipped, detail)
 
@@ -191,10 +186,6 @@ def _fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _rest(offset: int, note: str) -> Skipped:
-    return Skipped(f"everything after offset {offset}", "damaged or cut off", note)
-
-
 def _end_error(source: _Source, is_file: bool) -> str:
     """What is wrong with the end: a writer that was killed leaves none, and that must not pass for a whole shard."""
     size = source.window.size
@@ -208,67 +199,6 @@ def _end_error(source: _Source, is_file: bool) -> str:
             f"the Arrow stream ends at offset {source.position}, but the file has {size} bytes. Keep one stream a file."
         )
     return ""
-
-
-def _check_footer(
-    window: Window, schema: pa.Schema, blocks: list[Block], skipped: list[Skipped] | None, url: str
-) -> list[Block]:
-    """The blocks that the footer, which other readers go by, has too; others are an error, or noted as skipped."""
-    footer = _footer(window)
-    if footer is not None and footer[0].equals(schema, check_metadata=True):
-        places = [(block.start, block.length) for block in blocks]
-        if footer[1] == places:
-            return blocks
-        if skipped is not None:
-            listed = set(footer[1])
-            skipped += [
-                Skipped(f"record batch at offset {start}", "a damaged record batch", "the footer lists no such one")
-                for start, length in places
-                if (start, length) not in listed
-            ]
-            return [block for block, place in zip(blocks, places, strict=True) if place in listed]
-    elif footer is None and skipped is not None:
-        skipped.append(Skipped("the footer", "damaged; the record batches before it are sound"))
-        return blocks
-    raise CorruptDataError(
-        f"{url}: damaged: its footer does not have the {len(blocks)} record batches and the schema that the file "
-        "holds. Write or copy the shard again."
-    )
-
-
-def _footer(window: Window) -> tuple[pa.Schema, list[tuple[int, int]]] | None:
-    """The schema in the footer, and offset and length of each record batch; None if it is damaged."""
-    length = int.from_bytes(window.read(window.size - len(MAGIC) - 4, 4), "little")
-    if not 0 < length <= window.size:
-        return None
-    data = bytes(window.read(window.size - len(MAGIC) - 4 - length, length))
-    # Nothing but the footer is looked at when a file is opened, so that it makes one by itself.
-    file = b"".join((MAGIC, bytes(2), data, length.to_bytes(4, "little"), MAGIC))
-    try:
-        schema = ipc.open_file(pa.BufferReader(file)).schema
-        dictionaries, batches = (_listed(data, field) for field in (2, 3))
-    except DAMAGED:
-        return None
-    if len(dictionaries):
-        return None
-    lengths = (batches["metadata"] + batches["body"]).tolist()
-    return schema, list(zip(batches["offset"].tolist(), lengths, strict=True))
-
-
-def _listed(footer: bytes, field: int) -> npt.NDArray[np.void]:
-    """The messages that a field of a footer lists: a flatbuffer's vector of structs."""
-
-    def number(at: int, size: int = 4) -> int:
-        return int.from_bytes(footer[at : at + size], "little")
-
-    table = number(0)
-    offsets = table - number(table)
-    offset = number(offsets + 4 + 2 * field, 2) if number(offsets, 2) > 4 + 2 * field else 0
-    if not offset:
-        return np.empty(0, LISTED)
-    vector = table + offset
-    vector += number(vector)
-    return np.frombuffer(footer, LISTED, number(vector), vector + 4)
 
 
 def _check_columns(schema: pa.Schema, url: str) -> None:
