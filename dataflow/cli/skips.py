@@ -24,18 +24,20 @@ def print_skipped(skipped: Iterable[Skipped], thing: str, every_name: bool) -> N
     Args:
         skipped: What was left out, and why.
         thing: What these are called, e.g. "file".
-        every_name: Print all names, one a line, instead of a few examples.
+        every_name: Print all names, one a line, with how that was seen, instead of a few examples.
     """
-    by_reason: dict[str, list[str]] = {}
+    by_reason: dict[str, list[Skipped]] = {}
     for item in skipped:
-        by_reason.setdefault(item.reason, []).append(item.name)
-    for reason, names in by_reason.items():
-        shown = names if every_name else names[:_SHOWN]
-        head = f"skipped {count_text(len(names), thing)}: {reason}"
+        by_reason.setdefault(item.reason, []).append(item)
+    for reason, items in by_reason.items():
+        head = f"skipped {count_text(len(items), thing)}: {reason}"
         if every_name:
-            typer.echo("\n  ".join([head, *shown]))
+            typer.echo(
+                "\n  ".join([head, *(f"{item.name}: {item.note}" if item.note else item.name for item in items)])
+            )
         else:
-            typer.echo(f"{head} ({', '.join(shown)}{', ...' if len(names) > len(shown) else ''})")
+            shown = ", ".join(item.name for item in items[:_SHOWN])
+            typer.echo(f"{head} ({shown}{', ...' if len(items) > _SHOWN else ''})")
 
 
 def write_report(path: str, skipped: Iterable[Skipped]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Literal
 
 import pyarrow as pa
 
@@ -15,7 +16,7 @@ from dataflow.dataset.manifest_file import MANIFEST_NAME
 from dataflow.dataset.manifest_writer import ManifestWriter
 from dataflow.dataset.partitions import unread_columns
 from dataflow.dataset.target import PLAN_NAME
-from dataflow.errors import DatasetError, OptionError
+from dataflow.errors import CorruptDataError, DatasetError, OptionError
 from dataflow.formats import FORMATS, Format, ShardIndex, Skipped, format_named, format_of, is_side_file
 from dataflow.formats.compression import compression_of
 from dataflow.storage import Entry, Store, join_url, open_store
@@ -34,6 +35,7 @@ def index(
     format: str | None = None,
     block_bytes: int | None = None,
     on_skip: Callable[[Skipped], None] | None = None,
+    on_error: Literal["raise", "skip"] = "raise",
 ) -> Manifest:
     """Indexes the shards below `source`, in the order of their paths. The shards are read once and never changed.
 
@@ -48,15 +50,20 @@ def index(
         on_skip: Is told of everything that is not in the dataset: files of other kinds, members of archives, whose
             names begin with the shard's, and columns that are in no file but in names of folders. The log has a count
             and an example in any case.
+        on_error: "raise", or "skip", which leaves out rows, samples and blocks that are damaged and what cannot be
+            read behind damage, and shards of which nothing is left.
 
     Raises:
-        DatasetError: There are no shards, shards of several formats, or shards that do not go together.
-        CorruptDataError: A shard is damaged; names it and the offset.
+        DatasetError: There are no shards or rows, shards of several formats, or shards that do not go together.
+        CorruptDataError: A shard is damaged, and `on_error` is "raise"; names it and the offset.
         OptionError: An argument makes no sense.
         StorageError: A store could not be read or written.
     """
     if block_bytes is not None and block_bytes < 1:
         raise OptionError(f"block_bytes is {block_bytes}, it must be at least 1")
+    if on_error not in ("raise", "skip"):
+        raise OptionError(f"on_error is {on_error!r}, it must be 'raise' or 'skip'")
+    skip_bad = on_error == "skip"
     store = open_store(source)
     target = store if out is None else open_store(out)
     shards, kind, skipped = _choose(store, None if format is None else format_named(format))
@@ -66,17 +73,32 @@ def index(
     writer = ManifestWriter(kind.name, "" if target.url == store.url else store.url, properties)
     kept = KeptExclusions(old)
     schema: pa.Schema | None = None
+    first = shards[0]
 
-    def index_shard(entry: Entry) -> ShardIndex:
-        return kind.index(store, entry.path, block_bytes)
+    def index_shard(entry: Entry) -> ShardIndex | CorruptDataError:
+        try:
+            return kind.index(store, entry.path, block_bytes, skip_bad)
+        except CorruptDataError as error:
+            return error
 
     with ThreadPoolExecutor(THREADS, thread_name_prefix="dataflow-index") as pool:
         try:
             for entry, found in zip(shards, pool.map(index_shard, shards), strict=True):
-                schema = found.schema if schema is None else _merge(kind, schema, found.schema, store, entry, shards[0])
+                if isinstance(found, CorruptDataError):
+                    if not skip_bad:
+                        raise found
+                    skipped.append(Skipped(entry.path, "a damaged shard", str(found)))
+                    continue
+                skipped += [Skipped(f"{entry.path}: {item.name}", item.reason, item.note) for item in found.skipped]
+                if skip_bad and found.skipped and not found.blocks:
+                    skipped.append(Skipped(entry.path, "has no rows"))
+                    continue
+                if schema is None:
+                    schema, first = found.schema, entry
+                else:
+                    schema = _merge(kind, schema, found.schema, store, entry, first)
                 excluded = kept.of(entry.path, found.blocks)
                 writer.add(entry.path, entry.size, entry.version, found.blocks, found.detail, excluded)
-                skipped += [Skipped(f"{entry.path}: {item.name}", item.reason) for item in found.skipped]
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

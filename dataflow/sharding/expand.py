@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from dataflow.errors import CorruptDataError, DatasetError, StorageError
+from dataflow.formats import Skipped
 from dataflow.formats.compression import MAX_MEMBER_BYTES, compression_of, pieces
 from dataflow.formats.window import Window
 from dataflow.storage import Entry, Store, join_url
@@ -22,6 +24,7 @@ _ARCHIVES = {".tar.gz": "gzip", ".tgz": "gzip", ".tar.zst": "zstd", ".tzst": "zs
 # No compression makes more of a byte than this.
 _MOST_RATIO = 1 << 15
 _THREADS = 4
+_TAIL_BYTES = 1 << 20
 
 
 def is_packed_archive(path: str) -> bool:
@@ -53,16 +56,17 @@ def needs_expanding(store: Store, entry: Entry) -> bool:
     return False
 
 
-def expand(store: Store, entries: Sequence[Entry], folder: Path) -> list[str]:
+def expand(store: Store, entries: Sequence[Entry], folder: Path, skip: bool = False) -> tuple[list[str], list[Skipped]]:
     """Expands files to a folder.
 
     Args:
         store: Where they are.
         entries: The files.
         folder: Where each becomes a folder of its own name with one file in it.
+        skip: Leave out what is damaged and what follows it, instead of raising an error.
 
     Returns:
-        Paths of the new files below `folder`.
+        Paths of the new files below `folder`, and what was left out.
 
     Raises:
         CorruptDataError: A file is damaged; names it.
@@ -77,24 +81,42 @@ def expand(store: Store, entries: Sequence[Entry], folder: Path) -> list[str]:
     )
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="dataflow-expand") as pool:
         try:
-            return list(pool.map(lambda entry: _expand(store, entry, folder), entries))
+            made = list(pool.map(lambda entry: _expand(store, entry, folder, skip), entries))
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
+    skipped = [item for _, item in made if item is not None]
+    return [path for path, _ in made if path is not None], skipped
 
 
-def _expand(store: Store, entry: Entry, folder: Path) -> str:
+def _expand(store: Store, entry: Entry, folder: Path, skip: bool) -> tuple[str | None, Skipped | None]:
     name = entry.path.rpartition("/")[2]
     suffix = next((suffix for suffix in _ARCHIVES if name.lower().endswith(suffix)), None)
     plain = name.rpartition(".")[0] if suffix is None else f"{name[: -len(suffix)]}.tar"
     path = check_path(f"{entry.path}/{plain or 'expanded'}")
     url = join_url(store.url, entry.path)
     compression = compression_of(name) if suffix is None else _ARCHIVES[suffix]
+    left_out: Skipped | None = None
+    whole = stored = 0  # bytes of whole members: as they are in the new file, and in the old one
     try:
         (folder / path).parent.mkdir(parents=True)
         with open(folder / path, "xb") as file:
-            for piece in pieces(compression, Window(store, entry.path).read, entry.size):
-                file.write(piece.data)
+            try:
+                read = 0
+                for piece in pieces(compression, Window(store, entry.path).read, entry.size):
+                    file.write(piece.data)
+                    read += len(piece.stored)
+                    if piece.last:
+                        whole, stored = file.tell(), read
+            except CorruptDataError as error:
+                if not skip:
+                    raise
+                # What there is of a damaged member is not known to be right.
+                file.truncate(whole)
+                name = f"{entry.path}: everything after offset {stored}" if whole else entry.path
+                left_out = Skipped(name, "damaged or cut off" if whole else "a damaged shard", str(error))
+        if left_out is not None and suffix is None:
+            _end_with_row(folder / path)
     except StorageError:
         raise
     except OSError as error:
@@ -104,4 +126,19 @@ def _expand(store: Store, entry: Entry, folder: Path) -> str:
         ) from error
     except (CorruptDataError, DatasetError) as error:
         raise type(error)(f"{url}: {error}") from error
-    return path
+    return path if whole or left_out is None else None, left_out
+
+
+def _end_with_row(path: Path) -> None:
+    """Cuts off the last line of a file, if it has no end."""
+    with open(path, "r+b") as file:
+        end = file.seek(0, os.SEEK_END)
+        while end:
+            start = max(0, end - _TAIL_BYTES)
+            file.seek(start)
+            newline = file.read(end - start).rfind(b"\n")
+            if newline >= 0:
+                file.truncate(start + newline + 1)
+                return
+            end = start
+        file.truncate(0)

@@ -43,7 +43,7 @@ def index_all(kind: Format, groups: Sequence[Shards], folder: Path, skip: bool) 
         kind: Their format.
         groups: The shards.
         folder: Where their manifests are written.
-        skip: Whether shards that are damaged are left out.
+        skip: Whether rows and shards that are damaged are left out.
 
     Returns:
         A manifest for each group that has rows, with the same schema, and what was left out.
@@ -62,7 +62,7 @@ def index_all(kind: Format, groups: Sequence[Shards], folder: Path, skip: bool) 
     def scan(task: tuple[Shards, Entry]) -> ShardIndex | Exception:
         group, entry = task
         try:
-            return kind.index(group.store, entry.path, block_bytes)
+            return kind.index(group.store, entry.path, block_bytes, skip)
         except (CorruptDataError, DatasetError) as error:
             return type(error)(str(error).replace(group.store.url, group.origin))
 

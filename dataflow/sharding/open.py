@@ -70,7 +70,10 @@ def open_sources(urls: Sequence[str], options: ShardOptions, scratch: Path, targ
         if kinds.images:
             folders.append((part.store, scan_folder(part.store, kinds.images, part.kind == "folder")))
         for name, entries in kinds.shards.items():
-            shards.setdefault(name, []).extend(_readable(part.store, entries, scratch))
+            groups, left_out = _readable(part.store, entries, scratch, skip)
+            skipped += left_out
+            if groups:
+                shards.setdefault(name, []).extend(groups)
     sources += _open_images(folders, options)
     for name, groups in sorted(shards.items()):
         manifests, left_out = index_all(format_named(name), groups, scratch, skip)
@@ -131,19 +134,21 @@ def _format(path: str) -> Format | None:
     return format_of(path)
 
 
-def _readable(store: Store, entries: list[Entry], scratch: Path) -> list[Shards]:
-    """The shards where parts of them can be read: some in their place, others as expanded copies."""
+def _readable(store: Store, entries: list[Entry], scratch: Path, skip: bool) -> tuple[list[Shards], list[Skipped]]:
+    """The shards where parts of them can be read: some in their place, others as copies, and what these lack."""
     packed = [entry for entry in entries if needs_expanding(store, entry)]
     if not packed:
-        return [Shards(store, entries, store.url)]
+        return [Shards(store, entries, store.url)], []
     paths = {entry.path for entry in packed}
     groups = []
     if len(packed) < len(entries):
         groups.append(Shards(store, [entry for entry in entries if entry.path not in paths], store.url))
     folder = scratch / f"expanded-{len(list(scratch.glob('expanded-*')))}"
     copies = open_store(str(folder))
-    groups.append(Shards(copies, [copies.entry(path) for path in expand(store, packed, folder)], store.url))
-    return groups
+    expanded, skipped = expand(store, packed, folder, skip)
+    if expanded:
+        groups.append(Shards(copies, [copies.entry(path) for path in expanded], store.url))
+    return groups, skipped
 
 
 def _open_images(folders: list[tuple[Store, Folder]], options: ShardOptions) -> list[tuple[str, Source]]:

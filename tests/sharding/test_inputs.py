@@ -153,7 +153,10 @@ def test_one_bad_file_of_many_is_named(fill: Fill, tmp_path: Path) -> None:  # S
     skipped: list[Skipped] = []
     made = shard(str(source), str(tmp_path / "out"), ShardOptions(on_error="skip"), on_skip=skipped.append)
     assert rows(made) == [row for row in ROWS if row["key"] != "0117"]
-    assert [(item.name, item.reason) for item in skipped] == [("117.jsonl", "a damaged shard")]
+    assert [(item.name, item.reason) for item in skipped] == [
+        ("117.jsonl: line 1", "a damaged row"),
+        ("117.jsonl", "has no rows"),
+    ]
 
 
 def members(count: int) -> bytes:
