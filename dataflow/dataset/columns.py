@@ -80,23 +80,29 @@ class FixedView:
 
 
 class BytesView:
-    """Binary and string columns."""
+    """Binary and string columns.
+
+    Attributes:
+        valid: Which rows are not null; None where all are not.
+        held_values: The bytes of all rows.
+        held_offsets: Where those of each row begin, and the last one ends.
+    """
 
     _text: ClassVar[bool] = False
 
     def __init__(self, name: str, kind: pa.DataType) -> None:
         self._offset = _offset_dtype(kind)
-        self._valid: NDArray[np.bool_] | None = None
-        self._held_offsets = _native.Array(np.zeros(1, self._offset))
-        self._held_values = _native.Array(np.empty(0, np.uint8))
+        self.valid: NDArray[np.bool_] | None = None
+        self.held_offsets = _native.Array(np.zeros(1, self._offset))
+        self.held_values = _native.Array(np.empty(0, np.uint8))
 
     def of(self, array: pa.Array) -> BytesView:
         view = _like(self)
         _, offsets, data = array.buffers()
-        view._valid = _validity(array)
-        view._held_offsets = _native.Array(_offsets(array, offsets, self._offset))
+        view.valid = _validity(array)
+        view.held_offsets = _native.Array(_offsets(array, offsets, self._offset))
         if data is not None:
-            view._held_values = _native.Array(np.frombuffer(data, np.uint8))
+            view.held_values = _native.Array(np.frombuffer(data, np.uint8))
         return view
 
     def value(self, row: int) -> Any:
@@ -104,13 +110,13 @@ class BytesView:
 
     def gather(self, views: Sequence[BytesView], block: BlockNumbers, row: Rows) -> list[Any]:
         values: list[Any] = _native.gather_bytes(
-            [view._held_values for view in views], [view._held_offsets for view in views], block, row
+            [view.held_values for view in views], [view.held_offsets for view in views], block, row
         )
         if self._text:
             values = [value.decode() for value in values]
-        if any(view._valid is not None for view in views):
+        if any(view.valid is not None for view in views):
             for at, (number, stored) in enumerate(zip(block.tolist(), row.tolist(), strict=True)):
-                valid = views[number]._valid
+                valid = views[number].valid
                 if valid is not None and not valid[stored]:
                     values[at] = None
         return values
@@ -225,7 +231,7 @@ def _under_nulls(values: pa.Array, valid: NDArray[np.bool_] | None) -> bool:
     """Whether all nulls among the values of fixed-size lists belong to lists that are null themselves."""
     if valid is None:
         return False
-    whole = np.asarray(values.is_valid().to_numpy(zero_copy_only=False)).reshape(len(valid), -1).all(axis=1)
+    whole = _bits(values, values.buffers()[0]).reshape(len(valid), -1).all(axis=1)
     return bool((whole | ~valid).all())
 
 
@@ -247,13 +253,21 @@ def _offset_dtype(kind: pa.DataType) -> np.dtype[Any]:
 
 
 def _validity(array: pa.Array) -> NDArray[np.bool_] | None:
-    return np.asarray(array.is_valid().to_numpy(zero_copy_only=False)) if array.null_count else None
+    return _bits(array, array.buffers()[0]) if array.null_count else None
+
+
+def _bits(array: pa.Array, buffer: pa.Buffer | None) -> NDArray[np.bool_]:
+    """A bitmap of an array, one boolean a value. pyarrow's own way imports pandas where that is installed."""
+    if buffer is None:
+        return np.zeros(len(array), np.bool_)
+    bits = np.unpackbits(np.frombuffer(buffer, np.uint8), count=array.offset + len(array), bitorder="little")
+    return bits[array.offset :].view(np.bool_)
 
 
 def _numbers(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Values without copying where the layout allows; null values read as whatever lies under them."""
     if dtype == np.bool_:
-        return np.asarray(array.fill_null(False).to_numpy(zero_copy_only=False), dtype=np.bool_)
+        return _bits(array, array.buffers()[1])
     buffer = array.buffers()[1]
     if buffer is None:
         return np.empty(0, dtype)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from dataflow.dataset.manifest_checksum import check_seal
-from dataflow.dataset.manifest_columns import Texts, Values, digests, list_of
+from dataflow.dataset.manifest_columns import Texts, Values, digests, list_of, numbers
 from dataflow.dataset.manifest_file import COLUMNS, MANIFEST_NAME, NO_CHAIN, Header
 from dataflow.dataset.manifest_location import find_manifest
 from dataflow.errors import DatasetError
@@ -207,12 +207,12 @@ class Manifest:
         self.num_shards = batch.num_rows
         self._paths = Texts(batch.column("path"))
         self._versions = Texts(batch.column("version"))
-        self._sizes = batch.column("size").to_numpy()
+        self._sizes = numbers(batch.column("size"))
         self._chains = digests(batch.column("chain"))
         self._details = Values(batch.column("detail"))
         self._first_excluded, excluded = list_of(batch.column("excluded"), "excluded rows")
         self._excluded: npt.NDArray[np.int32] = np.stack(
-            [excluded.field(place).to_numpy() for place in range(2)], axis=1
+            [numbers(excluded.field(place)) for place in range(2)], axis=1
         )
         self._load_blocks(batch.column("blocks"))
         self._check()
@@ -220,11 +220,11 @@ class Manifest:
     def _load_blocks(self, blocks: pa.ListArray) -> None:
         self.first_blocks, table = list_of(blocks, "blocks")
         self.num_blocks = len(table)
-        self.rows: npt.NDArray[np.int32] = table.field("rows").to_numpy()
-        self.starts: npt.NDArray[np.int64] = table.field("start").to_numpy()
-        self.lengths: npt.NDArray[np.int64] = table.field("length").to_numpy()
-        self.first_rows: npt.NDArray[np.int64] = table.field("first_row").to_numpy()
-        self.skips: npt.NDArray[np.int64] = table.field("skip").to_numpy()
+        self.rows: npt.NDArray[np.int32] = numbers(table.field("rows"))
+        self.starts: npt.NDArray[np.int64] = numbers(table.field("start"))
+        self.lengths: npt.NDArray[np.int64] = numbers(table.field("length"))
+        self.first_rows: npt.NDArray[np.int64] = numbers(table.field("first_row"))
+        self.skips: npt.NDArray[np.int64] = numbers(table.field("skip"))
         self._checksums = digests(table.field("checksum"))
 
     def _check(self) -> None:

@@ -34,7 +34,11 @@ def binary_array(values: Sequence[Buffer | None]) -> pa.BinaryArray:
     if offsets[-1] > MAX_BYTES:
         raise OptionError(f"{len(values)} binary values have {offsets[-1]} bytes, more than one block can hold")
     data = b"".join(pieces)
-    validity = None if len(pieces) == len(values) else pa.array([value is not None for value in values]).buffers()[1]
+    validity = None
+    if len(pieces) < len(values):
+        # Not by `pa.array`, which imports pandas where that is installed.
+        present = np.array([value is not None for value in values])
+        validity = pa.py_buffer(np.packbits(present, bitorder="little"))
     return pa.Array.from_buffers(
         pa.binary(), len(values), [validity, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
     )

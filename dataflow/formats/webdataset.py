@@ -84,7 +84,7 @@ class WebDatasetFormat:
                     column.append(None)
             if extension in values:
                 values[extension][-1] = view[member.data : member.data + member.size]
-        arrays = [pa.array(keys, pa.string()) if name == KEY else binary_array(values[name]) for name in schema.names]
+        arrays = [_key_column(keys) if name == KEY else binary_array(values[name]) for name in schema.names]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def merge(self, first: pa.Schema, second: pa.Schema) -> pa.Schema:
@@ -108,6 +108,10 @@ def _text(raw: bytes) -> str:
     except UnicodeDecodeError:
         escaped = raw.decode("utf-8", "surrogateescape")
         return re.sub("[\udc80-\udcff]", lambda match: f"%{ord(match[0]) - 0xDC00:02X}", escaped)
+
+
+def _key_column(keys: list[str]) -> pa.StringArray:
+    return binary_array([key.encode() for key in keys]).view(pa.string())
 
 
 def _schema(extensions: set[str]) -> pa.Schema:
