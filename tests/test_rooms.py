@@ -8,7 +8,19 @@ from pathlib import Path
 
 import dataflow
 
-ROOMS = ("errors", "storage", "formats", "dataset", "sampling", "pipeline", "loader", "sharding", "operations", "cli")
+ROOMS = (
+    "errors",
+    "storage",
+    "formats",
+    "dataset",
+    "sampling",
+    "codecs",
+    "pipeline",
+    "loader",
+    "sharding",
+    "operations",
+    "cli",
+)
 # Blocks are numbered and hashed with the native core, which is no room.
 NATIVE = "_native"
 

@@ -13,7 +13,7 @@ from dataflow.errors import CorruptDataError, StorageError, StorageRangeError
 from dataflow.formats import format_named
 from dataflow.storage import Buffer, Store, join_url
 
-__all__ = ["decode_block", "decode_stored_block", "describe_block", "fetch_block", "read_block"]
+__all__ = ["decode_block", "decode_stored_block", "describe_block", "describe_row", "fetch_block", "read_block"]
 
 logger = logging.getLogger(__name__)
 
@@ -96,6 +96,14 @@ def describe_block(manifest: Manifest, block: int) -> str:
     end, last_row = start + int(manifest.lengths[block]) - 1, first_row + int(manifest.rows[block]) - 1
     url = join_url(manifest.base_url, shard)
     return f"block {block} ({url}, bytes {start}-{end}, rows {first_row}-{last_row})"
+
+
+def describe_row(manifest: Manifest, block: int, row: int, key: object = None) -> str:
+    """Names a row in messages: its block and shard, its number in the dataset, and its key where it has one."""
+    shard = join_url(manifest.base_url, manifest.shard_path(manifest.shard_of(block)))
+    number = int(manifest.first_rows[block]) + row
+    named = "" if key is None else f", key {key!r}"
+    return f"{manifest.url}: row {row} of block {block} ({shard}, sample {number}{named})"
 
 
 def _read(store: Store, manifest: Manifest, block: int, path: str, start: int, length: int) -> Buffer:

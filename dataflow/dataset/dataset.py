@@ -10,12 +10,15 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from dataflow.dataset.block import describe_row
 from dataflow.dataset.block_source import BlockSource, check_verify, choose_cache
+from dataflow.dataset.codec import Codec, undecodable
 from dataflow.dataset.columns import ColumnView, ColumnViewer
 from dataflow.dataset.manifest import Manifest
-from dataflow.dataset.stages import Filter, Map, Select, Stage, function_name, takes_generator
-from dataflow.errors import OptionError
+from dataflow.dataset.stages import Decode, Filter, Map, Select, Stage, function_name, takes_generator
+from dataflow.errors import CorruptDataError, OptionError
 from dataflow.storage import Store, open_store
 from dataflow.storage.cache import BlockCache
 
@@ -107,6 +110,9 @@ class Dataset:
                 return None
             if isinstance(stage, Select):
                 schema = pa.schema([schema.field(name) for name in stage.columns], metadata=schema.metadata)
+            elif isinstance(stage, Decode):
+                kind = pa.fixed_shape_tensor(pa.from_numpy_dtype(stage.codec.dtype), stage.codec.shape)
+                schema = schema.set(schema.get_field_index(stage.column), pa.field(stage.column, kind))
         return schema
 
     @property
@@ -159,6 +165,35 @@ class Dataset:
             raise OptionError(f"select takes one or more different columns, not {names}")
         return self._with(Select(names))
 
+    def decode(self, **columns: Codec) -> Dataset:
+        """Decodes columns of encoded values, as in `decode(image=dataflow.Image(224))`.
+
+        A loader decodes batches as a whole where no `map`, `filter` or `collate_fn` comes after; these see arrays.
+
+        Args:
+            columns: Binary columns, and how each is decoded.
+
+        Raises:
+            OptionError: There is no such column, or it does not hold bytes; names those that there are.
+        """
+        if not columns:
+            raise OptionError("decode() names no column: give it as in decode(image=dataflow.Image(224))")
+        schema = self.schema
+        for name, codec in columns.items():
+            if not all(hasattr(codec, method) for method in ("describe", "decode", "decode_batch")):
+                raise OptionError(f"decode({name}={codec!r}): give a codec, such as dataflow.Image(224)")
+            if schema is None:
+                continue
+            if name not in schema.names:
+                raise OptionError(f"{self.manifest.url} has no column {name!r}; it has {', '.join(schema.names)}")
+            kind = schema.field(name).type
+            if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+                raise OptionError(f"column {name!r} of {self.manifest.url} holds {kind}, not bytes that can be decoded")
+        dataset = self
+        for name, codec in columns.items():
+            dataset = dataset._with(Decode(name, codec))
+        return dataset
+
     def map(self, fn: Callable[..., Any], name: str | None = None) -> Dataset:
         """Replaces each row by `fn(row)`, or `fn(row, rng)` if `fn` has a second parameter.
 
@@ -179,12 +214,12 @@ class Dataset:
     def __getitem__(self, index: SupportsIndex) -> Any:
         """Reads one row, numbered in stored order, and runs the stages on it.
 
-        A stage that takes a random generator gets one that depends on the row alone, not the one of a loader's epoch.
+        A stage that takes random numbers gets some that depend on the row alone, not those of a loader's epoch.
 
         Raises:
             IndexError: There is no such row.
             TypeError: `index` is no integer, or a filter leaves the numbers of rows open.
-            CorruptDataError: The block that holds the row is damaged.
+            CorruptDataError: The block that holds the row is damaged, or a value of the row cannot be decoded.
         """
         self._check_countable("has no row numbers")
         try:
@@ -199,11 +234,24 @@ class Dataset:
         for position, stage in enumerate(self.transforms):
             if isinstance(stage, Select):
                 sample = {name: sample[name] for name in stage.columns}
+            elif isinstance(stage, Decode):
+                key = int(_row_random(number, position).random_raw())
+                sample = {**sample, stage.column: self._decoded(stage, sample, block, row, key)}
             elif stage.takes_rng:
-                sample = stage.fn(sample, np.random.Generator(np.random.Philox(key=[number, position])))
+                sample = stage.fn(sample, np.random.Generator(_row_random(number, position)))
             else:
                 sample = stage.fn(sample)
         return sample
+
+    def _decoded(self, stage: Decode, sample: dict[str, Any], block: int, row: int, key: int) -> NDArray[Any]:
+        value = sample[stage.column]
+        try:
+            if problem := stage.check_value(value):
+                raise CorruptDataError(problem)
+            return stage.codec.decode(value, key)
+        except CorruptDataError as error:
+            place = describe_row(self.manifest, block, row, sample.get("key"))
+            raise undecodable(place, stage.column, str(error)) from error
 
     def _with(self, stage: Stage) -> Dataset:
         return Dataset(self.manifest, (*self.stages, stage), self._verify, self._cache)
@@ -224,3 +272,8 @@ class Dataset:
                     f"a dataset with the filter {stage.name!r} {problem}: which rows it keeps is known only when they "
                     "are read. num_rows counts them before filters"
                 )
+
+
+def _row_random(number: int, position: int) -> np.random.Philox:
+    """Random numbers of one stage for one row."""
+    return np.random.Philox(key=[number, position])

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
+
+from dataflow.dataset.codec import Codec
 from dataflow.errors import OptionError
 
-__all__ = ["Filter", "Map", "Select", "Stage", "function_name", "takes_generator"]
+__all__ = ["Decode", "Filter", "Map", "Select", "Stage", "function_name", "takes_generator"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,29 @@ class Select:
     def describe(self) -> tuple[str, str, tuple[Any, ...]]:
         """Kind, name and parameters: what the fingerprint of a pipeline is made of."""
         return ("select", "", self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Decode:
+    """Replaces the encoded values of one column by arrays of one shape."""
+
+    column: str
+    codec: Codec
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a decoded value."""
+        return math.prod(self.codec.shape) * np.dtype(self.codec.dtype).itemsize
+
+    def describe(self) -> tuple[str, str, tuple[Any, ...]]:
+        """Kind, name and parameters: what the fingerprint of a pipeline is made of."""
+        return ("decode", self.column, self.codec.describe())
+
+    def check_value(self, value: Any) -> str:
+        """What keeps a value from being decoded at all, "" if nothing."""
+        if value is None:
+            return "is null"
+        return "" if isinstance(value, bytes) else f"holds {type(value).__name__}, not bytes: it cannot be decoded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +82,7 @@ class Filter:
         return ("filter", self.name, ())
 
 
-Stage: TypeAlias = Select | Map | Filter
+Stage: TypeAlias = Select | Decode | Map | Filter
 
 
 def function_name(function: Callable[..., Any]) -> str:
