@@ -10,11 +10,13 @@ import torch
 import torch.utils.data
 
 from dataflow.dataset import Dataset, Manifest
+from dataflow.dataset.stages import Decode
 from dataflow.errors import DataflowError, OptionError, StateError
 from dataflow.pipeline.arguments import check_columns, check_kinds, check_numbers, check_unsupported
 from dataflow.pipeline.assemble import BatchForm
 from dataflow.pipeline.build import PipelineRules, build, split_at_last_filter
 from dataflow.pipeline.clocks import Clocks
+from dataflow.pipeline.decode import BatchDecoder, row_names, split_at_last_call
 from dataflow.pipeline.deliver import Pipeline
 from dataflow.pipeline.ends import check_end, warn_of_narrow_lanes
 from dataflow.pipeline.filler import Filler
@@ -170,6 +172,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         self._running: weakref.ref[Iteration] | None = None
         self._source = dataset.source
         self._last: Pipeline | None = None
+        self._decoder: BatchDecoder | None = None
 
     @property
     def rank(self) -> int:
@@ -208,11 +211,11 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         start, number = self._position.begin()
         self._drop_prefix()
         rules = self._rules()
-        self._source = rules.source
+        self._source, self._decoder = rules.source, rules.form.decoder
         self._last = build(rules, start, self._epochs.extent(start.slots), Clocks())
         exact = None
         if self._epochs.exact and not self._epochs.one_to_one:
-            filler = Filler(self._dataset, rules.form, self.seed, start.epoch)
+            filler = Filler(self._dataset, rules.stages, rules.form, self.seed, start.epoch)
             agree = self._agree if self.world_size > 1 else None
             exact = ExactEnd(self._lanes, self._epochs.num_rows, self._dataset.filters, agree, filler)
         iteration = Iteration(
@@ -283,10 +286,11 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
 
     def stats(self) -> dict[str, Any]:
         """Figures of the last iteration: seconds busy, starved, blocked of each stage, bytes, and waits."""
-        if self._last is None:
+        if self._last is None or self._decoder is None:
             raise DataflowError("nothing was read yet: iterate first")
         blocks, batches = self._working_set.blocks, self._working_set.batches
-        return stats(self._last, self._source, {"blocks": blocks, "batches": batches, "memory_limit": self._memory})
+        working_set = {"blocks": blocks, "batches": batches, "memory_limit": self._memory}
+        return stats(self._last, self._source, self._decoder.slabs.values(), self._decoders(), working_set)
 
     def report(self) -> str:
         """The figures of `stats` as text: a table, and what the consumer waited for."""
@@ -305,20 +309,28 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
 
     def _rules(self) -> PipelineRules:
         dataset = self._dataset
-        _, after = split_at_last_filter(dataset.transforms)
+        source = dataset.source.uncounted()
+        describe = row_names(self._manifest, source)
+        # What collate_fn gets has been through all stages.
+        by_sample, by_batch = (
+            split_at_last_call(dataset.transforms) if self._collate is None else (dataset.transforms, ())
+        )
+        _, after = split_at_last_filter(by_sample, describe)
+        pin = bool(self.pin_memory and torch.cuda.is_available())
         pads = bool(self._epochs.steps is None and not self._batches.drop_last and self._batches.ranks > 1)
         form = BatchForm(
             dataset.columns,
             after,
+            BatchDecoder(by_batch, self._batches.batch_size, self._window, pin, describe),
             self._pad,
             self._collate,
             pads or (self._epochs.exact and not self._epochs.one_to_one),
-            bool(self.pin_memory and torch.cuda.is_available()),
+            pin,
         )
         return PipelineRules(
             self._manifest,
-            dataset.source.uncounted(),
-            dataset.transforms,
+            source,
+            by_sample,
             dataset.filters,
             StreamRules(BlockLayout.of(self._manifest.rows), self.seed, "", self._lanes, self.shuffle),
             self._batches,
@@ -338,6 +350,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             window=self._window,
             concurrency=self._dataset.store.concurrency,
             limit=self._memory,
+            decoded=sum(stage.nbytes for stage in self._decoded()),
         )
 
     def _fingerprint(self, lanes: int) -> str:
@@ -345,6 +358,12 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         if self._epochs.exact and not self._epochs.one_to_one:
             stages.append(["end", "exact"])
         return pipeline_fingerprint(lanes, self.shuffle, stages)
+
+    def _decoded(self) -> list[Decode]:
+        return [stage for stage in self._dataset.stages if isinstance(stage, Decode)]
+
+    def _decoders(self) -> dict[str, str]:
+        return {stage.column: stage.codec.decoder() for stage in self._decoded()}
 
     def _describe(self) -> str:
         stages = " -> ".join(" ".join(map(str, stage)) for stage in self._dataset.pipeline) or "no stages"

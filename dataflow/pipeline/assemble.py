@@ -16,7 +16,8 @@ from dataflow.dataset.columns import ListView
 from dataflow.errors import DatasetError
 from dataflow.pipeline.blocks import BlockTable, Columns, HeldBlock
 from dataflow.pipeline.clocks import StageClock
-from dataflow.pipeline.collate import Batch, collate, pad, to_tensors
+from dataflow.pipeline.collate import Batch, pad, to_tensors
+from dataflow.pipeline.decode import BatchDecoder
 from dataflow.pipeline.lanes import LaneItem
 from dataflow.pipeline.plan import Ticket
 from dataflow.pipeline.transform import DROPPED, Sample, Transform
@@ -35,6 +36,7 @@ class BatchForm:
     Attributes:
         columns: Columns that are read.
         transform: Stages that each sample goes through after it was chosen.
+        decoder: Stages that a whole batch goes through after those.
         pad: Ragged columns to pad, and what with.
         collate: The user's function from samples to a batch, in place of ours.
         marks_valid: Whether batches carry `valid`.
@@ -43,6 +45,7 @@ class BatchForm:
 
     columns: Sequence[str]
     transform: Transform
+    decoder: BatchDecoder
     pad: Mapping[str, Any]
     collate: Callable[[list[Sample]], Any] | None
     marks_valid: bool
@@ -71,10 +74,13 @@ class Assembler:
             offsets = ticket.offsets.tolist()
             row = np.array([use.order[offset] for use, offset in zip(uses, offsets, strict=True)], np.int64)
             block = np.array([use.block.number for use in uses], np.int64)
-            if self._form.transform or self._form.collate:
-                batch = collated(self._form, self._samples(columns, block, row, ticket.epochs))
+            form = self._form
+            by_sample = bool(form.transform or form.collate)
+            keys = self._keys(block, row, ticket.epochs) if by_sample or form.decoder.stages else []
+            if by_sample:
+                batch = collated(form, self._samples(columns, keys), keys)
             else:
-                batch = self._gathered(columns, row)
+                batch = self._gathered(columns, row, keys)
             self._table.give_back(uses)
             ticket.uses = []
             valid = np.arange(len(row)) < ticket.own
@@ -97,7 +103,7 @@ class Assembler:
             # Slots of lanes that have ended repeat the first row, so that all batches have one shape.
             items = [item or present[0] for item in found]
             samples = {id(item): self._transformed(item.sample, item.key) for item in present}
-            batch = collated(self._form, [samples[id(item)] for item in items])
+            batch = collated(self._form, [samples[id(item)] for item in items], [item.key for item in items])
             blocks = np.array([item.key.block for item in items], np.int64)
             rows = np.array([item.key.row for item in items], np.int64)
             valid = np.array([item is not None for item in found])
@@ -110,27 +116,32 @@ class Assembler:
                 block.wait()
         return _sample(self._form.columns, block.columns(read_clock), row)
 
-    def _samples(self, columns: Sequence[Columns], block: Integers, row: Integers, epochs: Integers) -> list[Sample]:
+    def _keys(self, block: Integers, row: Integers, epochs: Integers) -> list[SampleKey]:
         rules = self._stream.rules
-        samples = []
-        arrays = (block.tolist(), row.tolist(), epochs.tolist())
-        for views, number, stored, epoch in zip(columns, *arrays, strict=True):
-            key = SampleKey(rules.seed, rules.source, epoch, number, stored)
-            samples.append(self._transformed(_sample(self._form.columns, views, stored), key))
-        return samples
+        places = zip(epochs.tolist(), block.tolist(), row.tolist(), strict=True)
+        return [SampleKey(rules.seed, rules.source, *place) for place in places]
+
+    def _samples(self, columns: Sequence[Columns], keys: Sequence[SampleKey]) -> list[Sample]:
+        return [
+            self._transformed(_sample(self._form.columns, views, key.row), key)
+            for views, key in zip(columns, keys, strict=True)
+        ]
 
     def _transformed(self, sample: Sample, key: SampleKey) -> Sample:
         made = self._form.transform(sample, key)
         assert made is not DROPPED  # filters run in lanes
         return made  # type: ignore[no-any-return]
 
-    def _gathered(self, columns: Sequence[Columns], row: Integers) -> Batch:
+    def _gathered(self, columns: Sequence[Columns], row: Integers, keys: Sequence[SampleKey]) -> Batch:
         """The columns of a batch; row i comes from the columns of its own block, columns[i]."""
         batch: Batch = {}
         number = np.arange(len(row), dtype=np.int32)
-        for at, column in enumerate(self._form.columns):
+        for column in self._form.decoder.selected(self._form.columns):
+            at = self._form.columns.index(column)
             views: list[Any] = [views[at] for views in columns]
-            if column in self._form.pad:
+            if column in self._form.decoder.stages:
+                batch[column] = self._form.decoder.decode_views(column, views, row, keys)
+            elif column in self._form.pad:
                 if not isinstance(views[0], ListView):
                     raise DatasetError(f"column {column!r} has no lists of numbers: leave it out of pad=")
                 batch[column], batch[f"{column}_length"] = _gather_padded(views, number, row, self._form.pad[column])
@@ -143,11 +154,11 @@ def _sample(names: Sequence[str], views: Columns, row: int) -> Sample:
     return {name: view.value(row) for name, view in zip(names, views, strict=True)}
 
 
-def collated(form: BatchForm, samples: list[Sample]) -> Any:
+def collated(form: BatchForm, samples: list[Sample], keys: Sequence[SampleKey]) -> Any:
     """A batch of samples, by the user's function or ours."""
     if form.collate is not None:
         return form.collate(samples)
-    batch = collate(samples)
+    batch = form.decoder.collate(samples, keys)
     for column, fill in form.pad.items():
         if column not in batch:
             raise DatasetError(f"the samples have no {column!r} to pad, only {', '.join(batch)}: see pad= and map()")

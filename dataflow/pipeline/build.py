@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,6 +15,7 @@ from dataflow.dataset.stages import Filter, Stage
 from dataflow.pipeline.assemble import Assembler, BatchForm
 from dataflow.pipeline.blocks import BlockTable
 from dataflow.pipeline.clocks import Clocks
+from dataflow.pipeline.decode import RowNames, row_names
 from dataflow.pipeline.deliver import Pipeline
 from dataflow.pipeline.fetch import Fetcher
 from dataflow.pipeline.lanes import LaneRules, Lanes
@@ -31,7 +33,7 @@ class PipelineRules:
     Attributes:
         manifest: The dataset.
         source: What brings its blocks.
-        stages: What is done with each sample of the columns that are read.
+        stages: What is done with each sample of the columns that are read; batches go on with those of the form.
         filters: Names of the filters among them, for messages; empty where there are none.
         stream: The order of samples.
         batches: How the stream is cut.
@@ -55,10 +57,10 @@ class PipelineRules:
     memory: WorkingSet
 
 
-def split_at_last_filter(stages: tuple[Stage, ...]) -> tuple[Transform, Transform]:
+def split_at_last_filter(stages: Sequence[Stage], describe: RowNames) -> tuple[Transform, Transform]:
     """The stages that decide which samples there are, and those after them, which can run out of a lane's turn."""
     cut = max((number + 1 for number, stage in enumerate(stages) if isinstance(stage, Filter)), default=0)
-    return Transform(stages[:cut]), Transform(stages[cut:], cut)
+    return Transform(stages[:cut], describe), Transform(stages[cut:], describe, cut)
 
 
 def build(rules: PipelineRules, start: Mark, extent: Extent, clocks: Clocks) -> Pipeline:
@@ -81,7 +83,7 @@ def build(rules: PipelineRules, start: Mark, extent: Extent, clocks: Clocks) -> 
     run = partial(Pipeline, workers=rules.workers, window=rules.window, clocks=clocks, fetcher=fetcher, table=table)
     if not rules.filters:
         return run(lambda clock: locate(planned, stream, table, clock), assembler.from_rows, lanes=None)
-    deciding, _ = split_at_last_filter(rules.stages)
+    deciding, _ = split_at_last_filter(rules.stages, row_names(manifest, source))
     lane_rules = LaneRules(stream, table, assembler.read, deciding, rules.filters, rules.exact)
     lanes = Lanes(lane_rules, dict(start.cursors))
     return run(lambda clock: demand(planned, lanes, rules.exact), assembler.from_lanes, lanes=lanes)

@@ -25,6 +25,12 @@ def to_tensors(values: Any) -> Any:
 
 def collate(samples: Sequence[Sample]) -> Batch:
     """Make a batch of samples: tensors where all values have one shape and type, lists otherwise."""
+    check_alike(samples)
+    return {name: _column([sample[name] for sample in samples]) for name in samples[0]}
+
+
+def check_alike(samples: Sequence[Sample]) -> None:
+    """Refuse samples that make no batch: what is no dict, and differing keys."""
     first = samples[0]
     for sample in samples:
         if not isinstance(sample, Mapping):
@@ -34,7 +40,6 @@ def collate(samples: Sequence[Sample]) -> Batch:
                 f"samples of one batch differ in their keys, {sorted(first)} and {sorted(sample)}: "
                 "let map() return a dict with the same keys for every sample, or pass collate_fn="
             )
-    return {name: _column([sample[name] for sample in samples]) for name in first}
 
 
 def pad(name: str, values: Sequence[Any], fill: Any) -> tuple[torch.Tensor, torch.Tensor]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dataflow.dataset.columns import ColumnViewer
 from dataflow.dataset.dataset import Dataset
+from dataflow.dataset.stages import Stage
 from dataflow.errors import FilterError
 from dataflow.pipeline.assemble import BatchForm, collated, finished
+from dataflow.pipeline.decode import row_names
 from dataflow.pipeline.plan import Ticket
 from dataflow.pipeline.transform import DROPPED, Sample, Transform
 from dataflow.sampling.random import SampleKey
@@ -17,7 +20,7 @@ from dataflow.sampling.random import SampleKey
 
 class _Found(NamedTuple):
     sample: Sample
-    sample_id: int
+    key: SampleKey
 
 
 class Filler:
@@ -26,14 +29,16 @@ class Filler:
     Any sample would do, but all ranks have to give batches of one shape, and a rank may never have had one.
 
     Args:
-        dataset: The rows and their stages.
+        dataset: The rows.
+        stages: What is done with each.
         form: What batches look like.
         seed: Seed of the random numbers.
         epoch: Epoch of the random numbers.
     """
 
-    def __init__(self, dataset: Dataset, form: BatchForm, seed: int, epoch: int) -> None:
+    def __init__(self, dataset: Dataset, stages: Sequence[Stage], form: BatchForm, seed: int, epoch: int) -> None:
         self._dataset = dataset
+        self._stages = stages
         self._form = form
         self._seed = seed
         self._epoch = epoch
@@ -44,20 +49,22 @@ class Filler:
         if self._found is None:
             self._found = self._find()
         rows = len(ticket.slots)
-        batch = collated(self._form, [self._found.sample] * rows)
-        ids = np.full(rows, self._found.sample_id, np.int64)
+        sample, key = self._found
+        batch = collated(self._form, [sample] * rows, [key] * rows)
+        ids = np.full(rows, self._dataset.manifest.first_rows[key.block] + key.row, np.int64)
         return finished(self._form, batch, ids, ticket.slots, np.zeros(rows, np.bool_))
 
     def _find(self) -> _Found:
         dataset, manifest = self._dataset, self._dataset.manifest
-        transform = Transform(dataset.transforms)
+        transform = Transform(self._stages, row_names(manifest, dataset.source))
         viewer = ColumnViewer(manifest.schema, dataset.columns)
         for block in range(manifest.num_blocks):
             batch = dataset.source.read(manifest, block)
             views = dict(zip(dataset.columns, viewer(batch), strict=True))
             for row in range(batch.num_rows):
                 sample = {column: view.value(row) for column, view in views.items()}
-                made = transform(sample, SampleKey(self._seed, "", self._epoch, block, row))
+                key = SampleKey(self._seed, "", self._epoch, block, row)
+                made = transform(sample, key)
                 if made is not DROPPED:
-                    return _Found(made, int(manifest.first_rows[block]) + row)
+                    return _Found(made, key)
         raise FilterError(f"filter {dataset.filters} let no sample of the epoch through: check its condition")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from dataflow.dataset.block_source import BlockSource
 from dataflow.pipeline.clocks import STAGES
 from dataflow.pipeline.deliver import Pipeline
+from dataflow.pipeline.slabs import Slabs
 
 _ADVICE = {
     "plan": "the order of the samples; this is a defect, please report it",
@@ -16,8 +18,15 @@ _ADVICE = {
 }
 
 
-def stats(pipeline: Pipeline, source: BlockSource, working_set: dict[str, int]) -> dict[str, Any]:
+def stats(
+    pipeline: Pipeline,
+    source: BlockSource,
+    slabs: Iterable[Slabs],
+    decoders: dict[str, str],
+    working_set: dict[str, int],
+) -> dict[str, Any]:
     """All figures as a JSON-able dict; seconds and bytes."""
+    slabs = list(slabs)
     clocks = pipeline.clocks
     stages: dict[str, dict[str, float]] = {}
     for stage in STAGES:
@@ -32,6 +41,8 @@ def stats(pipeline: Pipeline, source: BlockSource, working_set: dict[str, int]) 
         "stages": stages,
         "cache": {"blocks": source.hits, "bytes": source.hit_bytes},
         "block_bytes": {"now": pipeline.table.used_bytes, "peak": pipeline.table.peak_bytes},
+        "slabs": {"count": sum(s.count for s in slabs), "peak_bytes": sum(s.peak_bytes for s in slabs)},
+        "decoders": decoders,
         "working_set": working_set,
     }
 
@@ -52,6 +63,7 @@ def report(figures: dict[str, Any]) -> str:
         f"{figures['steps']} batches; {fetched['blocks']} blocks, {fetched['bytes'] / 1e6:.1f} MB fetched{from_cache}; "
         f"at most {peak / 1e6:.1f} MB of blocks in memory"
     )
+    lines += [f"column {column!r} is decoded by {decoder}" for column, decoder in figures["decoders"].items()]
     share = figures["wait_share"]
     worst = max(figures["waited_for"], key=figures["waited_for"].__getitem__)
     if figures["steps"] == 0:

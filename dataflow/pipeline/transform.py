@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from dataflow.dataset.stages import Filter, Map, Select, Stage
-from dataflow.sampling.random import SampleKey, sample_generator
+from numpy.typing import NDArray
+
+from dataflow.dataset.codec import undecodable
+from dataflow.dataset.stages import Decode, Filter, Map, Select, Stage
+from dataflow.errors import CorruptDataError
+from dataflow.sampling.random import SampleKey, sample_generator, value_key
 
 Sample = dict[str, Any]
 
@@ -19,11 +23,13 @@ class Transform:
 
     Args:
         stages: What to do with a sample, in order.
+        describe: Names a sample in messages.
         first: Number of the first of these stages in the whole pipeline: each stage has random numbers of its own.
     """
 
-    def __init__(self, stages: Sequence[Stage], first: int = 0) -> None:
+    def __init__(self, stages: Sequence[Stage], describe: Callable[[SampleKey], str], first: int = 0) -> None:
         self._stages = tuple(enumerate(stages, first))
+        self._describe = describe
 
     def __bool__(self) -> bool:
         """Whether there is anything to do."""
@@ -38,6 +44,9 @@ class Transform:
             if isinstance(stage, Select):
                 sample = {column: sample[column] for column in stage.columns}
                 continue
+            if isinstance(stage, Decode):
+                sample = {**sample, stage.column: self._decoded(stage, sample[stage.column], key)}
+                continue
             try:
                 value = stage.fn(sample, sample_generator(key, number)) if stage.takes_rng else stage.fn(sample)
             except Exception as error:
@@ -49,3 +58,11 @@ class Transform:
             elif isinstance(stage, Filter) and not value:
                 return DROPPED
         return sample
+
+    def _decoded(self, stage: Decode, value: Any, key: SampleKey) -> NDArray[Any]:
+        try:
+            if problem := stage.check_value(value):
+                raise CorruptDataError(problem)
+            return stage.codec.decode(value, value_key(key, stage.column))
+        except CorruptDataError as error:
+            raise undecodable(self._describe(key), stage.column, str(error)) from error

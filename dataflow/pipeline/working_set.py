@@ -33,7 +33,15 @@ def usual_block_bytes(manifest: Manifest) -> int:
 
 
 def working_set(
-    manifest: Manifest, *, lanes: int, ranks: int, batch_size: int, window: int, concurrency: int, limit: int
+    manifest: Manifest,
+    *,
+    lanes: int,
+    ranks: int,
+    batch_size: int,
+    window: int,
+    concurrency: int,
+    limit: int,
+    decoded: int = 0,
 ) -> WorkingSet:
     """What a rank needs.
 
@@ -45,12 +53,13 @@ def working_set(
         window: Batches that may wait.
         concurrency: Reads in flight that keep the store busy.
         limit: Bytes that may be used.
+        decoded: Bytes of a row's decoded values.
 
     Raises:
         OptionError: one block a lane and the batches do not fit into `limit`.
     """
     block = usual_block_bytes(manifest)
-    row = manifest.num_bytes // max(1, manifest.num_rows)
+    row = manifest.num_bytes // max(1, manifest.num_rows) + decoded
     here = lanes_of_rank(lanes, ranks)
     in_batch = min(manifest.num_blocks, batch_size, here * (1 + batch_size // max(1, here * manifest.block_rows)))
     batches = (window + 1) * batch_size * row
