@@ -202,6 +202,8 @@ def _end_error(source: _Source, is_file: bool) -> str:
 
 
 def _check_columns(schema: pa.Schema, url: str) -> None:
+    if not len(schema):
+        raise DatasetError(f"{url}: has no columns. Leave it out.")
     for name in schema.names:
         if schema.names.count(name) > 1:
             raise DatasetError(f"{url}: has two columns {name!r}. Write it again with different names.")

@@ -108,6 +108,12 @@ def test_what_is_no_arrow_at_all(tmp_path: Path) -> None:
             index_file(tmp_path / "a.arrow")
 
 
+def test_a_file_without_columns(tmp_path: Path) -> None:
+    write(tmp_path / "a.arrow", [pa.RecordBatch.from_struct_array(pa.array([{}, {}], pa.struct([])))])
+    with pytest.raises(DatasetError, match=r"a\.arrow: has no columns\. Leave it out"):
+        index_file(tmp_path / "a.arrow")
+
+
 def test_data_after_a_stream(tmp_path: Path) -> None:
     data = write(tmp_path / "a.arrow", [batch_of(3)], stream=True)
     (tmp_path / "a.arrow").write_bytes(data + data)

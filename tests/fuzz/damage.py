@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 _EDGES = (0, 1, 0x7F, 0x80, 0xFF)
 
 
-def damaged(whole: bytes, random: Random) -> bytes:
-    """A copy with one to four kinds of damage; never the same as it was."""
+def damaged(whole: bytes, random: Random, times: Sequence[int] = (1, 1, 1, 2, 4)) -> bytes:
+    """A copy with some kinds of damage, as many as one of `times`; never the same as it was."""
     data = bytearray(whole)
     while bytes(data) == whole:
-        for _ in range(random.choice((1, 1, 1, 2, 4))):
+        for _ in range(random.choice(times)):
             random.choice(_KINDS)(data, random)
     return bytes(data)
 

@@ -11,13 +11,14 @@ import json
 import resource
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from dataflow.dataset import Manifest, index, read_block
 from dataflow.errors import CorruptDataError, DataflowError, DatasetError
-from dataflow.formats import Place, format_of
+from dataflow.formats import Block, Place, format_of
 from dataflow.storage import open_store
 from tests.fuzz.damage import damaged
 from tests.fuzz.kinds import KINDS, Rows
@@ -27,12 +28,14 @@ _SECONDS = 20.0
 # Above what the process has when it starts.
 _MOST_BYTES = 400 << 20
 _BLOCK_BYTES = 2000
+# A sample of the archives, with its headers.
+_BESIDE = 4608
 
 
 def main() -> None:
     kind, seed, count, folder = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
     random = Random(f"{kind} {seed}")
-    attempt = {"manifest": _Manifests, "indexed": _Indexed}.get(kind, _Shards)(kind, folder)
+    attempt = {"manifest": _Manifests, "indexed": _Indexed, "skip": _Skipping}.get(kind, _Shards)(kind, folder)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     outcomes: Counter[str] = Counter()
     for number in range(count):
@@ -114,6 +117,90 @@ class _Indexed:
             return "refused"
         assert _text(rows) == blocks[block], "other rows than were indexed"
         return "read"
+
+
+class _Skipping:
+    """Shards that are indexed without what is damaged: no error after that, and what is left is as it was."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self._folder = folder
+        self._store = open_store(str(folder))
+        self._whole = {name: make() for name, (_, make, _) in KINDS.items()}
+
+    def once(self, random: Random) -> str:
+        name = random.choice(list(KINDS))
+        suffix, _, oracle = KINDS[name]
+        whole = self._whole[name]
+        single = name in ("tar", "json lines")
+        data = damaged(whole, random, (1,)) if single else damaged(whole, random)
+        path = f"damaged{suffix}"
+        (self._folder / path).write_bytes(data)
+        kind = format_of(path)
+        assert kind is not None
+        block_bytes = 1 if name == "tar" else _BLOCK_BYTES
+        try:
+            strict = kind.index(self._store, path, block_bytes)
+        except DataflowError:
+            strict = None
+        try:
+            found = kind.index(self._store, path, block_bytes, skip_bad=True)
+        except DataflowError:
+            assert strict is None
+            assert not single or name == "json lines"  # which may become an array, or lines without columns
+            return "refused"
+        rows: list[Rows] = []
+        for block in found.blocks:
+            place = Place(block.start, block.rows, block.skip, found.detail)
+            batch = kind.read(data[block.start : block.start + block.length], found.schema, place)
+            assert batch.num_rows == block.rows
+            rows.append(batch.to_pylist())
+        assert found == strict or (strict is None and found.skipped), "left out without a word"
+        if name == "json lines":
+            _check_lines(whole, data, [row for block in rows for row in block], len(found.skipped))
+        elif name == "tar":
+            _check_samples(
+                whole, data, [(block, row) for block, (row,) in zip(found.blocks, rows, strict=True)], oracle
+            )
+        return "refused" if strict is None else "read"
+
+
+def _same_ends(whole: bytes, data: bytes) -> tuple[int, int]:
+    """How many bytes at the start are the same, and how many at the end."""
+    most = min(len(whole), len(data))
+    start = next((place for place in range(most) if whole[place] != data[place]), most)
+    most -= start
+    return start, next((place for place in range(most) if whole[-1 - place] != data[-1 - place]), most)
+
+
+def _check_lines(whole: bytes, data: bytes, rows: Rows, skipped: int) -> None:
+    """Each row is one of those there were, or what a line says where the damage is; each line is a row or listed."""
+    start, end = _same_ends(whole, data)
+    first = whole.rfind(b"\n", 0, start) + 1
+    following = whole.find(b"\n", len(whole) - end)
+    tail = b"" if following < 0 else whole[following + 1 :]
+    possible = [*whole[:first].split(b"\n"), *data[first : len(data) - len(tail)].split(b"\n"), *tail.split(b"\n")]
+    lines = iter(_text([row for line in possible if isinstance(row := _json(line), dict)]))
+    assert all(row in lines for row in _text(rows)), "a row that no line has, or in another order"
+    filled = [line for line in data.split(b"\n") if line.strip(b" \t\r")]
+    assert len(rows) + skipped == len(filled), "lines that are neither rows nor listed"
+
+
+def _json(line: bytes) -> Any:
+    try:
+        return json.loads(line.removeprefix(b"\xef\xbb\xbf"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _check_samples(
+    whole: bytes, data: bytes, rows: list[tuple[Block, dict[str, Any]]], oracle: Callable[[bytes], Rows]
+) -> None:
+    """Each row is one of those there were, or lies where the damage is, or beside that."""
+    start, end = _same_ends(whole, data)
+    before = _text(oracle(whole))
+    for block, row in rows:
+        touched = block.start <= len(data) - end + _BESIDE and block.start + block.length >= start - _BESIDE
+        assert touched or _text([row])[0] in before, "another sample than there was"
 
 
 class _Manifests:

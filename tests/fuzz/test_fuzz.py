@@ -11,7 +11,7 @@ import pytest
 
 from tests.fuzz.kinds import KINDS
 
-EVERYTHING = [*KINDS, "indexed", "manifest"]
+EVERYTHING = [*KINDS, "indexed", "skip", "manifest"]
 
 
 def run(kind: str, seed: int, count: int, folder: Path) -> dict[str, int]:
