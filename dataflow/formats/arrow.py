@@ -204,6 +204,8 @@ def _end_error(source: _Source, is_file: bool) -> str:
 def _check_columns(schema: pa.Schema, url: str) -> None:
     if not len(schema):
         raise DatasetError(f"{url}: has no columns. Leave it out.")
+    for field in schema:
+        _names(field)  # pyarrow decodes names when asked: those that are no UTF-8 would fail whoever reads the rows
     for name in schema.names:
         if schema.names.count(name) > 1:
             raise DatasetError(f"{url}: has two columns {name!r}. Write it again with different names.")
@@ -219,6 +221,11 @@ def _check_columns(schema: pa.Schema, url: str) -> None:
             f"{url}: column {column!r} is run-end encoded, so that a few bytes may be any number of rows. "
             "Write it again with plain values (`pyarrow.compute.run_end_decode`)."
         )
+
+
+def _names(field: pa.Field) -> list[str]:
+    inner = (name for place in range(field.type.num_fields) for name in _names(field.type.field(place)))
+    return [field.name, *inner]
 
 
 def dictionary_column(schema: pa.Schema) -> str | None:

@@ -114,6 +114,16 @@ def test_a_file_without_columns(tmp_path: Path) -> None:
         index_file(tmp_path / "a.arrow")
 
 
+def test_names_that_are_no_text(tmp_path: Path) -> None:
+    batch = pa.record_batch({"outer": pa.array([{"inner": 1}])})
+    for stream in (False, True):
+        data = write(tmp_path / "a.arrow", [batch], stream)
+        for name in (b"outer", b"inner"):
+            (tmp_path / "a.arrow").write_bytes(data.replace(name, b"\x80" + name[1:]))
+            with pytest.raises(CorruptDataError, match=r"a\.arrow: damaged .* offset"):
+                index_file(tmp_path / "a.arrow")
+
+
 def test_data_after_a_stream(tmp_path: Path) -> None:
     data = write(tmp_path / "a.arrow", [batch_of(3)], stream=True)
     (tmp_path / "a.arrow").write_bytes(data + data)
