@@ -1,4 +1,4 @@
-"""The C++ core: gathers rows of Arrow columns into batches and computes the sample order in bulk.
+"""The C++ core: gathers rows of Arrow columns into batches, decodes images, and computes the sample order in bulk.
 
 Every function works without the GIL and may be called from any thread. Inputs are C-contiguous arrays of native byte
 order at any alignment; they are never copied as a whole. A *position* is an index into the batch that is being made:
@@ -123,3 +123,60 @@ def receive(
 
 def reuse_freed_memory() -> bool:
     """Let the process keep up to 512 MiB of freed memory for its next buffers; returns whether the allocator does."""
+
+def jpeg_headers(
+    values: Sequence[Memory], offsets: Sequence[Memory], block: npt.NDArray[np.int32], row: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int32]:
+    """Look at the headers of JPEG files in a binary column; damage in the pixels themselves is not noticed here.
+
+    Returns:
+        int32[B, 4]: height and width as stored, 0 where they are unknown; 1 where `decode_jpegs` takes the file, else
+        0; the orientation that EXIF gives, 1 to 8, 1 where it gives none. Taken are complete files of eight bits,
+        Huffman-coded, baseline or progressive, grey or in three colours.
+    """
+
+def decode_jpegs(
+    values: Sequence[Memory],
+    offsets: Sequence[Memory],
+    block: npt.NDArray[np.int32],
+    row: npt.NDArray[np.int64],
+    positions: npt.NDArray[np.int64],
+    windows: npt.NDArray[np.int32],
+    flip: npt.NDArray[np.bool_],
+    out: npt.NDArray[Any],
+    mean: npt.NDArray[np.float32] | None,
+    std: npt.NDArray[np.float32] | None,
+    channels_last: bool,
+    threads: int,
+) -> list[tuple[int, str]]:
+    """Decode windows of JPEG files in a binary column, resized, into a batch.
+
+    Resizing is that of Pillow's ``resize(size, BILINEAR, box=window)``: antialiased, and at the window's edges pixels
+    around it count too. Large windows are reduced by the decoder first: there single values may differ by a few levels.
+    What is decoded does not depend on the processor or the number of threads.
+
+    Args:
+        values: For each block the bytes of its files.
+        offsets: For each block its int32 or int64 offsets, one more than it has rows.
+        block: int32[B], indices into these lists.
+        row: int64[B], rows within the blocks.
+        positions: int64[n], which of the B positions to decode, each at most once.
+        windows: int32[n, 4], top, left, height and width of the window in pixels as stored; EXIF is not looked at.
+        flip: bool[n], whether to swap left and right.
+        out: [B, 3, H, W], or [B, H, W, 3] if ``channels_last``, red, green and blue; uint8, or float32 or float16 that
+            are (level / 255 - mean) / std. Other positions are left as they are.
+        mean: float32[3], or None for 0.
+        std: float32[3], or None for 1.
+        channels_last: The layout of ``out``.
+        threads: How many work on the batch, at least 1, this one included.
+
+    Returns:
+        The positions that failed, each with the reason; their part of ``out`` is undefined. Whatever libjpeg warns of
+        in the part that it reads is a failure.
+
+    Raises:
+        RuntimeError: There is no decoder in this build; see `decode_available`.
+    """
+
+def decode_available() -> str:
+    """Return the library of `decode_jpegs`, such as "libjpeg-turbo 2.1.5"; "" where this was built without it."""

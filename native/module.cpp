@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "buffer.h"
+#include "columns.h"
 #include "gather.h"
+#include "image_bindings.h"
 #include "memory.h"
 #include "order.h"
 #include "receive.h"
@@ -20,12 +22,7 @@ using namespace nb::literals;
 namespace dataflow {
 namespace {
 
-constexpr Element int32{Kind::signed_integer, 4};
-constexpr Element int64{Kind::signed_integer, 8};
 constexpr Element uint64{Kind::unsigned_integer, 8};
-
-[[noreturn]] void type_error(const std::string& message) { throw nb::type_error(message.c_str()); }
-[[noreturn]] void value_error(const std::string& message) { throw nb::value_error(message.c_str()); }
 
 template <typename T>
 using Vector = nb::ndarray<nb::numpy, T, nb::ndim<1>, nb::c_contig>;
@@ -35,57 +32,6 @@ template <typename T>
 Vector<T> to_numpy(std::unique_ptr<T[]> data, std::size_t length) {
     nb::capsule owner(data.get(), [](void* pointer) noexcept { delete[] static_cast<T*>(pointer); });
     return Vector<T>(data.release(), {length}, owner);
-}
-
-struct SelectedRows {
-    SelectedRows(nb::handle block, nb::handle row) : block(vector_of(int32, block, "block")), row(vector_of(int64, row, "row")) {
-        if (this->block.length() != this->row.length()) {
-            value_error("block has " + std::to_string(this->block.length()) + " items, but row has " +
-                        std::to_string(this->row.length()));
-        }
-    }
-    Selection selection() const { return {block.array(), row.array()}; }
-
-    Buffer block;
-    Buffer row;
-};
-
-// The child values of a column, one array a block, all of one type.
-struct Values {
-    explicit Values(nb::handle sequence) : buffers(buffers_of(sequence, "values")) {
-        arrays.reserve(buffers.size());
-        for (const Buffer& buffer : buffers) {
-            if (buffer.element() != element()) {
-                type_error("values must all have one type, not both " + element().name() + " and " + buffer.element().name());
-            }
-            arrays.push_back(buffer.array());
-        }
-    }
-    Element element() const { return buffers.front().element(); }
-
-    std::vector<Buffer> buffers;
-    std::vector<Array> arrays;
-};
-
-struct OffsetLists {
-    explicit OffsetLists(nb::handle sequence) : buffers(buffers_of(sequence, "offsets")) {
-        offsets.reserve(buffers.size());
-        for (const Buffer& buffer : buffers) {
-            const bool wide = buffer.element() == int64;
-            if (!wide && buffer.element() != int32) type_error("offsets must be int32 or int64, not " + buffer.element().name());
-            offsets.push_back({buffer.array(), wide});
-        }
-    }
-
-    std::vector<Buffer> buffers;
-    std::vector<Offsets> offsets;
-};
-
-void check_paired(const Values& values, const OffsetLists& offsets) {
-    if (values.arrays.size() != offsets.offsets.size()) {
-        value_error("there are " + std::to_string(values.arrays.size()) + " arrays of values, but " +
-                    std::to_string(offsets.offsets.size()) + " of offsets");
-    }
 }
 
 void check_gatherable(const Values& values, const Buffer& out, std::int64_t positions) {
@@ -147,19 +93,11 @@ Vector<std::int64_t> ragged_lengths_binding(nb::handle offsets, nb::handle block
 }
 
 nb::list gather_bytes_binding(nb::handle values, nb::handle offsets, nb::handle block, nb::handle row) {
-    const Values columns(values);
-    const OffsetLists lists(offsets);
-    const SelectedRows selected(block, row);
-    const Selection selection = selected.selection();
-    check_paired(columns, lists);
-    if (!columns.buffers.empty() && columns.element().size != 1) {
-        type_error("values must be bytes, not " + columns.element().name());
-    }
-
+    const BytesColumns columns(values, offsets, block, row);
     std::vector<std::span<const std::byte>> located;
     {
         nb::gil_scoped_release released;
-        located = locate_bytes(columns.arrays, lists.offsets, selection);
+        located = columns.locate();
     }
     std::vector<nb::object> rows;
     rows.reserve(located.size());
@@ -269,5 +207,6 @@ NB_MODULE(_native, module) {
     module.def("row_permutation", &dataflow::row_permutation_binding, "n"_a, "key"_a);
     module.def("row_permutations", &dataflow::row_permutations_binding, "counts"_a, "keys"_a);
     module.def("receive", &dataflow::receive_binding, "descriptor"_a, "request"_a, "buffer"_a, "start"_a, "idle_seconds"_a);
+    dataflow::bind_images(module);
     module.def("reuse_freed_memory", &dataflow::reuse_freed_memory);
 }
