@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from dataflow.dataset import Manifest, ManifestWriter
 from dataflow.dataset.block_size import usual_block_bytes
+from dataflow.dataset.partitions import unread_columns
 from dataflow.errors import CorruptDataError, DatasetError
 from dataflow.formats import Format, ShardIndex, Skipped
 from dataflow.storage import Entry, Store, join_url, open_store
@@ -96,6 +97,8 @@ def index_all(kind: Format, groups: Sequence[Shards], folder: Path, skip: bool) 
         assert schema is not None
         writer.write(open_store(str(place)), schema)
         manifests.append(Manifest.open(str(place)))
+    if schema is not None:
+        skipped = [*unread_columns((entry.path for group in groups for entry in group.entries), schema), *skipped]
     return manifests, skipped
 
 

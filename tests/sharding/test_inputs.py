@@ -75,6 +75,13 @@ def test_rows_are_those_that_were_written(fill: Fill, tmp_path: Path, name: str)
     assert rows(shard(str(source / name), str(tmp_path / "file"), SMALL)) == ROWS
 
 
+def test_a_column_that_only_folders_name_is_told(fill: Fill, tmp_path: Path) -> None:
+    source = fill({f"kind={kind}/a.jsonl": jsonl(ROWS[:9]) for kind in ("cat", "dog")})
+    skipped: list[Skipped] = []
+    assert len(rows(shard(str(source), str(tmp_path / "out"), SMALL, on_skip=skipped.append))) == 18
+    assert [item.name for item in skipped] == ["the column 'kind' of folders such as kind=cat"]
+
+
 def test_local_and_s3_and_every_way_to_name_files_give_the_same_bytes(fill: Fill, tmp_path: Path, s3_url: str) -> None:
     parts = {f"part-{n}.jsonl.zst": zstandard.compress(jsonl(ROWS[n * 50 : n * 50 + 50])) for n in range(4)}
     source = fill(parts)
