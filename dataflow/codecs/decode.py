@@ -22,13 +22,13 @@ _PLAIN_JPEG = 1
 
 def decoder_name() -> str:
     """What decodes plain JPEGs, and why if it is not the fast way."""
-    native = _available()
+    native = _native.decode_available()
     return native or "Pillow (slower: install libjpeg-dev and build dataflow again)"
 
 
 def decode_images(image: Image, encoded: Encoded, keys: Sequence[int], out: NDArray[Any]) -> list[Failure]:
     """Decode images in place; arguments and result as those of `Image.decode_batch`."""
-    if not _available():
+    if not _native.decode_available():
         return _through_pillow(image, encoded, range(len(keys)), keys, out)
     failures: list[Failure] = []
     upright, turned, others = _Natively(), _Natively(), []
@@ -134,7 +134,3 @@ def _mean_and_std(image: Image) -> tuple[NDArray[np.float32] | None, NDArray[np.
     mean = None if image.mean is None else np.array(image.mean, np.float32)
     std = None if image.std is None else np.array(image.std, np.float32)
     return mean, std
-
-
-def _available() -> str:  # DEV
-    return _native.decode_available() if hasattr(_native, "decode_available") else ""

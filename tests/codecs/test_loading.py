@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import psutil
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given, settings
@@ -134,6 +135,7 @@ FILTERED: dict[str, Callable[[dataflow.Dataset], dataflow.Dataset]] = {
 
 @pytest.mark.parametrize("way", FILTERED)
 @pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.filterwarnings("ignore:.* lanes for .* ranks")
 def test_filters_leave_pixels_alone(url: str, straight: Seen, way: str, ranks: int) -> None:
     expected = {sample: pixels for sample, pixels in straight.values() if sample % 3 == 0}
     found: Seen = {}
@@ -193,8 +195,6 @@ def test_rows_are_decoded_too(url: str) -> None:
 
 
 def test_two_columns_have_windows_of_their_own(tmp_path: Path) -> None:
-    import pyarrow as pa
-
     schema = pa.schema([("left", pa.binary()), ("right", pa.large_binary())])
     with dataflow.ShardWriter(str(tmp_path), schema, rows_per_block=4) as writer:
         for data in many(12):
