@@ -14,9 +14,10 @@ from dataflow.dataset.stages import Decode
 from dataflow.errors import DataflowError, OptionError, StateError
 from dataflow.pipeline.arguments import check_columns, check_kinds, check_numbers, check_unsupported
 from dataflow.pipeline.assemble import BatchForm
-from dataflow.pipeline.build import PipelineRules, build, split_at_last_filter
+from dataflow.pipeline.bad_rows import BadRows, Ledger
+from dataflow.pipeline.build import PipelineRules, build
 from dataflow.pipeline.clocks import Clocks
-from dataflow.pipeline.decode import BatchDecoder, row_names, split_at_last_call
+from dataflow.pipeline.decode import BatchDecoder
 from dataflow.pipeline.deliver import Pipeline
 from dataflow.pipeline.ends import check_end, warn_of_narrow_lanes
 from dataflow.pipeline.filler import Filler
@@ -26,6 +27,8 @@ from dataflow.pipeline.position import Epochs, Mark, Position
 from dataflow.pipeline.rank import find_rank, local_ranks
 from dataflow.pipeline.report import report, stats
 from dataflow.pipeline.resources import available_cpus, available_memory
+from dataflow.pipeline.source import Source, check_replaceable, split_at_first_call, split_at_last_call
+from dataflow.pipeline.transform import split_at_last_filter
 from dataflow.pipeline.working_set import WorkingSet, usual_block_bytes, working_set
 from dataflow.sampling.lanes import default_lanes
 from dataflow.sampling.layout import BlockLayout
@@ -67,6 +70,8 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         memory_limit: Bytes that blocks and waiting batches may take. Default: half of what this process may use, over
             the ranks of this host.
         pad: Ragged columns to pad, with the value to pad with; adds `<column>_length`.
+        on_error: "raise", or "skip": a row that does not decode is replaced by the next good row of its block, in
+            stored order, and listed in `ledger()`.
 
     Raises:
         OptionError: An argument that cannot work; names it and the remedy.
@@ -103,6 +108,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         agree: Callable[[bool], bool] | None = None,
         memory_limit: int | None = None,
         pad: Mapping[str, Any] | None = None,
+        on_error: str = "raise",
     ) -> None:
         if not isinstance(dataset, Dataset):
             raise OptionError(
@@ -131,6 +137,10 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             seed=seed,
         )
         check_kinds(collate_fn=collate_fn, agree=agree, pad=pad)
+        if on_error not in ("raise", "skip"):
+            raise OptionError(f"on_error={on_error!r}: choose 'raise' or 'skip'")
+        if on_error == "skip":
+            check_replaceable(dataset.transforms)
         super().__init__(
             dataset,  # type: ignore[arg-type]
             batch_size=batch_size,
@@ -152,6 +162,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         if dataset.schema is not None:
             check_columns(dataset.schema.names, self._pad)
         self._agree = agree
+        self._ledger = Ledger() if on_error == "skip" else None
         self.seed = seed
         self.shuffle = bool(shuffle)
         coordinate = find_rank(rank, world_size, mesh)
@@ -215,7 +226,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         self._last = build(rules, start, self._epochs.extent(start.slots), Clocks())
         exact = None
         if self._epochs.exact and not self._epochs.one_to_one:
-            filler = Filler(self._dataset, rules.stages, rules.form, self.seed, start.epoch)
+            filler = Filler(self._dataset, rules.deciding, rules.form, self.seed, start.epoch)
             agree = self._agree if self.world_size > 1 else None
             exact = ExactEnd(self._lanes, self._epochs.num_rows, self._dataset.filters, agree, filler)
         iteration = Iteration(
@@ -290,7 +301,22 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             raise DataflowError("nothing was read yet: iterate first")
         blocks, batches = self._working_set.blocks, self._working_set.batches
         working_set = {"blocks": blocks, "batches": batches, "memory_limit": self._memory}
-        return stats(self._last, self._source, self._decoder.slabs.values(), self._decoders(), working_set)
+        return stats(
+            self._last,
+            self._source,
+            self._decoder.slabs.values(),
+            self._decoders(),
+            len(self._ledger or ()),
+            working_set,
+        )
+
+    def ledger(self) -> list[dict[str, Any]]:
+        """The rows that this loader replaced because they do not decode, in stored order, JSON-able.
+
+        Each is listed once, with the URLs of dataset and shard, the block, the row within it, the `sample_id`, its
+        value in the column `key`, the column that does not decode, and the reason. Batches that wait count, too.
+        """
+        return self._ledger.entries() if self._ledger is not None else []
 
     def report(self) -> str:
         """The figures of `stats` as text: a table, and what the consumer waited for."""
@@ -310,18 +336,20 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
     def _rules(self) -> PipelineRules:
         dataset = self._dataset
         source = dataset.source.uncounted()
-        describe = row_names(self._manifest, source)
+        bad_rows = BadRows(self._manifest, source, self._ledger)
         # What collate_fn gets has been through all stages.
         by_sample, by_batch = (
             split_at_last_call(dataset.transforms) if self._collate is None else (dataset.transforms, ())
         )
-        _, after = split_at_last_filter(by_sample, describe)
+        at_source, calls = split_at_first_call(by_sample)
+        deciding, after = split_at_last_filter(calls, bad_rows.describe, len(at_source))
         pin = bool(self.pin_memory and torch.cuda.is_available())
         pads = bool(self._epochs.steps is None and not self._batches.drop_last and self._batches.ranks > 1)
         form = BatchForm(
             dataset.columns,
+            Source(dataset.columns, at_source, bad_rows),
             after,
-            BatchDecoder(by_batch, self._batches.batch_size, self._window, pin, describe),
+            BatchDecoder(by_batch, self._batches.batch_size, self._window, pin, bad_rows),
             self._pad,
             self._collate,
             pads or (self._epochs.exact and not self._epochs.one_to_one),
@@ -330,7 +358,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         return PipelineRules(
             self._manifest,
             source,
-            by_sample,
+            deciding,
             dataset.filters,
             StreamRules(BlockLayout.of(self._manifest.rows), self.seed, "", self._lanes, self.shuffle),
             self._batches,

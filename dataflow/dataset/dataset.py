@@ -244,11 +244,8 @@ class Dataset:
         return sample
 
     def _decoded(self, stage: Decode, sample: dict[str, Any], block: int, row: int, key: int) -> NDArray[Any]:
-        value = sample[stage.column]
         try:
-            if problem := stage.check_value(value):
-                raise CorruptDataError(problem)
-            return stage.codec.decode(value, key)
+            return stage.decode(sample[stage.column], key)
         except CorruptDataError as error:
             place = describe_row(self.manifest, block, row, sample.get("key"))
             raise undecodable(place, stage.column, str(error)) from error

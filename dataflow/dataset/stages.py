@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dataflow.dataset.codec import Codec
-from dataflow.errors import OptionError
+from dataflow.errors import CorruptDataError, OptionError
 
 __all__ = ["Decode", "Filter", "Map", "Select", "Stage", "function_name", "takes_generator"]
 
@@ -48,6 +49,16 @@ class Decode:
         if value is None:
             return "is null"
         return "" if isinstance(value, bytes) else f"holds {type(value).__name__}, not bytes: it cannot be decoded"
+
+    def decode(self, value: Any, key: int) -> NDArray[Any]:
+        """One value, with random numbers keyed by 64 bits.
+
+        Raises:
+            CorruptDataError: It cannot be decoded; says why, not where.
+        """
+        if problem := self.check_value(value):
+            raise CorruptDataError(problem)
+        return self.codec.decode(value, key)
 
 
 @dataclass(frozen=True, slots=True)

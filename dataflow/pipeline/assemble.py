@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -20,6 +20,7 @@ from dataflow.pipeline.collate import Batch, pad, to_tensors
 from dataflow.pipeline.decode import BatchDecoder
 from dataflow.pipeline.lanes import LaneItem
 from dataflow.pipeline.plan import Ticket
+from dataflow.pipeline.source import Source
 from dataflow.pipeline.transform import DROPPED, Sample, Transform
 from dataflow.sampling.layout import Integers
 from dataflow.sampling.random import SampleKey
@@ -35,6 +36,7 @@ class BatchForm:
 
     Attributes:
         columns: Columns that are read.
+        source: What makes samples of their rows, where samples are made.
         transform: Stages that each sample goes through after it was chosen.
         decoder: Stages that a whole batch goes through after those.
         pad: Ragged columns to pad, and what with.
@@ -44,6 +46,7 @@ class BatchForm:
     """
 
     columns: Sequence[str]
+    source: Source
     transform: Transform
     decoder: BatchDecoder
     pad: Mapping[str, Any]
@@ -77,10 +80,14 @@ class Assembler:
             form = self._form
             by_sample = bool(form.transform or form.collate)
             keys = self._keys(block, row, ticket.epochs) if by_sample or form.decoder.stages else []
+            decoded: dict[str, torch.Tensor] = {}
             if by_sample:
-                batch = collated(form, self._samples(columns, keys), keys)
-            else:
-                batch = self._gathered(columns, row, keys)
+                samples, keys = self._samples(columns, keys)
+            elif form.decoder.stages:
+                decoded, keys = form.decoder.decode_rows(self._views(columns, form.decoder.stages), keys)
+            if keys:
+                row = np.array([key.row for key in keys], np.int64)
+            batch = collated(form, samples, keys) if by_sample else self._gathered(columns, row, decoded)
             self._table.give_back(uses)
             ticket.uses = []
             valid = np.arange(len(row)) < ticket.own
@@ -109,38 +116,40 @@ class Assembler:
             valid = np.array([item is not None for item in found])
             return finished(self._form, batch, self._first_rows[blocks] + rows, ticket.slots, valid)
 
-    def read(self, block: HeldBlock, row: int, clock: StageClock, read_clock: StageClock) -> Sample:
-        """One row of a block as a sample."""
+    def read(
+        self, block: HeldBlock, key: SampleKey, clock: StageClock, read_clock: StageClock
+    ) -> tuple[Sample, SampleKey]:
+        """One row of a block as a sample, and the row that it is."""
         if not block.arrived:
             with clock.waiting("starved"):
                 block.wait()
-        return _sample(self._form.columns, block.columns(read_clock), row)
+        return self._form.source.read(block.columns(read_clock), key)
 
     def _keys(self, block: Integers, row: Integers, epochs: Integers) -> list[SampleKey]:
         rules = self._stream.rules
         places = zip(epochs.tolist(), block.tolist(), row.tolist(), strict=True)
         return [SampleKey(rules.seed, rules.source, *place) for place in places]
 
-    def _samples(self, columns: Sequence[Columns], keys: Sequence[SampleKey]) -> list[Sample]:
-        return [
-            self._transformed(_sample(self._form.columns, views, key.row), key)
-            for views, key in zip(columns, keys, strict=True)
-        ]
+    def _samples(self, columns: Sequence[Columns], keys: Sequence[SampleKey]) -> tuple[list[Sample], list[SampleKey]]:
+        read = [self._form.source.read(views, key) for views, key in zip(columns, keys, strict=True)]
+        return [self._transformed(sample, key) for sample, key in read], [key for _, key in read]
+
+    def _views(self, columns: Sequence[Columns], names: Iterable[str]) -> dict[str, list[Any]]:
+        places = {name: self._form.columns.index(name) for name in names}
+        return {name: [views[at] for views in columns] for name, at in places.items()}
 
     def _transformed(self, sample: Sample, key: SampleKey) -> Sample:
         made = self._form.transform(sample, key)
         assert made is not DROPPED  # filters run in lanes
         return made  # type: ignore[no-any-return]
 
-    def _gathered(self, columns: Sequence[Columns], row: Integers, keys: Sequence[SampleKey]) -> Batch:
+    def _gathered(self, columns: Sequence[Columns], row: Integers, decoded: Mapping[str, torch.Tensor]) -> Batch:
         """The columns of a batch; row i comes from the columns of its own block, columns[i]."""
         batch: Batch = {}
         number = np.arange(len(row), dtype=np.int32)
-        for column in self._form.decoder.selected(self._form.columns):
-            at = self._form.columns.index(column)
-            views: list[Any] = [views[at] for views in columns]
-            if column in self._form.decoder.stages:
-                batch[column] = self._form.decoder.decode_views(column, views, row, keys)
+        for column, views in self._views(columns, self._form.decoder.selected(self._form.columns)).items():
+            if column in decoded:
+                batch[column] = decoded[column]
             elif column in self._form.pad:
                 if not isinstance(views[0], ListView):
                     raise DatasetError(f"column {column!r} has no lists of numbers: leave it out of pad=")
@@ -148,10 +157,6 @@ class Assembler:
             else:
                 batch[column] = to_tensors(views[0].gather(views, number, row))
         return batch
-
-
-def _sample(names: Sequence[str], views: Columns, row: int) -> Sample:
-    return {name: view.value(row) for name, view in zip(names, views, strict=True)}
 
 
 def collated(form: BatchForm, samples: list[Sample], keys: Sequence[SampleKey]) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,11 +10,9 @@ from dataflow.dataset.block import decode_block
 from dataflow.dataset.block_source import BlockSource
 from dataflow.dataset.columns import ColumnViewer
 from dataflow.dataset.manifest import Manifest
-from dataflow.dataset.stages import Filter, Stage
 from dataflow.pipeline.assemble import Assembler, BatchForm
 from dataflow.pipeline.blocks import BlockTable
 from dataflow.pipeline.clocks import Clocks
-from dataflow.pipeline.decode import RowNames, row_names
 from dataflow.pipeline.deliver import Pipeline
 from dataflow.pipeline.fetch import Fetcher
 from dataflow.pipeline.lanes import LaneRules, Lanes
@@ -33,12 +30,12 @@ class PipelineRules:
     Attributes:
         manifest: The dataset.
         source: What brings its blocks.
-        stages: What is done with each sample of the columns that are read; batches go on with those of the form.
+        deciding: What is done with each sample up to the last filter; the form has all else.
         filters: Names of the filters among them, for messages; empty where there are none.
         stream: The order of samples.
         batches: How the stream is cut.
         exact: Whether lanes end with their epoch.
-        form: What batches look like; its transform is that of all stages after the last filter.
+        form: What batches look like; its transform is that of the stages after the last filter.
         workers: Threads that assemble.
         window: Most batches that wait.
         memory: Bounds on blocks in memory.
@@ -46,7 +43,7 @@ class PipelineRules:
 
     manifest: Manifest
     source: BlockSource
-    stages: tuple[Stage, ...]
+    deciding: Transform
     filters: str
     stream: StreamRules
     batches: BatchRules
@@ -55,12 +52,6 @@ class PipelineRules:
     workers: int
     window: int
     memory: WorkingSet
-
-
-def split_at_last_filter(stages: Sequence[Stage], describe: RowNames) -> tuple[Transform, Transform]:
-    """The stages that decide which samples there are, and those after them, which can run out of a lane's turn."""
-    cut = max((number + 1 for number, stage in enumerate(stages) if isinstance(stage, Filter)), default=0)
-    return Transform(stages[:cut], describe), Transform(stages[cut:], describe, cut)
 
 
 def build(rules: PipelineRules, start: Mark, extent: Extent, clocks: Clocks) -> Pipeline:
@@ -83,7 +74,6 @@ def build(rules: PipelineRules, start: Mark, extent: Extent, clocks: Clocks) -> 
     run = partial(Pipeline, workers=rules.workers, window=rules.window, clocks=clocks, fetcher=fetcher, table=table)
     if not rules.filters:
         return run(lambda clock: locate(planned, stream, table, clock), assembler.from_rows, lanes=None)
-    deciding, _ = split_at_last_filter(rules.stages, row_names(manifest, source))
-    lane_rules = LaneRules(stream, table, assembler.read, deciding, rules.filters, rules.exact)
+    lane_rules = LaneRules(stream, table, assembler.read, rules.deciding, rules.filters, rules.exact)
     lanes = Lanes(lane_rules, dict(start.cursors))
     return run(lambda clock: demand(planned, lanes, rules.exact), assembler.from_lanes, lanes=lanes)

@@ -2,46 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from dataflow.dataset.block import describe_row
-from dataflow.dataset.block_source import BlockSource
-from dataflow.dataset.codec import Encoded, undecodable
+from dataflow.dataset.codec import Encoded, Failure, undecodable
 from dataflow.dataset.columns import BytesView
-from dataflow.dataset.manifest import Manifest
 from dataflow.dataset.stages import Decode, Select, Stage
-from dataflow.errors import DataflowError
+from dataflow.pipeline.bad_rows import BadRows
 from dataflow.pipeline.collate import Batch, check_alike, collate
 from dataflow.pipeline.slabs import Slabs
 from dataflow.pipeline.transform import Sample
-from dataflow.sampling.layout import Integers
 from dataflow.sampling.random import SampleKey, value_key
-
-RowNames = Callable[[SampleKey], str]
-
-
-def row_names(manifest: Manifest, source: BlockSource) -> RowNames:
-    """What names samples in messages, with their keys where the dataset has a column `key`."""
-
-    def describe(sample: SampleKey) -> str:
-        key = None
-        if "key" in manifest.schema.names:
-            with suppress(DataflowError):  # the row's number has to do then
-                key = source.read(manifest, sample.block).column("key")[sample.row].as_py()
-        return describe_row(manifest, sample.block, sample.row, key)
-
-    return describe
-
-
-def split_at_last_call(stages: tuple[Stage, ...]) -> tuple[tuple[Stage, ...], tuple[Stage, ...]]:
-    """The stages up to the last that calls a function of the user, and those after it, which a batch can go through."""
-    cut = max((n + 1 for n, stage in enumerate(stages) if not isinstance(stage, (Decode, Select))), default=0)
-    return stages[:cut], stages[cut:]
 
 
 class BatchDecoder:
@@ -52,10 +27,10 @@ class BatchDecoder:
         rows: Most rows of a batch.
         waiting: Most batches that wait for the consumer.
         pin: Whether decoded columns are page-locked.
-        describe: Names a sample in messages.
+        bad_rows: What is done with rows that do not decode.
     """
 
-    def __init__(self, stages: Sequence[Stage], rows: int, waiting: int, pin: bool, describe: RowNames) -> None:
+    def __init__(self, stages: Sequence[Stage], rows: int, waiting: int, pin: bool, bad_rows: BadRows) -> None:
         selected = [stage.columns for stage in stages if isinstance(stage, Select)]
         self._selected = selected[-1] if selected else None
         self.stages = {
@@ -68,7 +43,7 @@ class BatchDecoder:
             column: Slabs(rows, stage.codec.shape, stage.codec.dtype, waiting + 2, pin)
             for column, stage in self.stages.items()
         }
-        self._describe = describe
+        self._bad_rows = bad_rows
 
     def selected(self, columns: Sequence[str]) -> Sequence[str]:
         """Which of these columns remain."""
@@ -87,27 +62,65 @@ class BatchDecoder:
             batch[column] = self._decode_values(column, [sample[column] for sample in samples], keys)
         return {name: batch[name] for name in samples[0]}
 
-    def decode_views(
-        self, column: str, views: Sequence[BytesView], row: Integers, keys: Sequence[SampleKey]
-    ) -> torch.Tensor:
-        """A column of a batch: row i comes from views[i], without a copy on the way."""
-        for view, stored, key in zip(views, row.tolist(), keys, strict=True):
-            if view.valid is not None and not view.valid[stored]:
-                raise undecodable(self._describe(key), column, "is null")
-        values, offsets = [view.held_values for view in views], [view.held_offsets for view in views]
-        return self._decode(column, Encoded(values, offsets, np.arange(len(row), dtype=np.int32), row), keys)
+    def decode_rows(
+        self, views: Mapping[str, Sequence[BytesView]], wanted: Sequence[SampleKey]
+    ) -> tuple[dict[str, torch.Tensor], list[SampleKey]]:
+        """The decoded columns of a batch of stored rows, without a copy on the way.
+
+        Args:
+            views: For each column its views, one for each row of the batch.
+            wanted: The rows.
+
+        Returns:
+            The columns, and the rows that they are of: others where wanted ones do not decode.
+
+        Raises:
+            CorruptDataError: A row does not decode, and is not to be replaced.
+        """
+        out = {column: self.slabs[column].take(len(wanted)) for column in self.stages}
+        keys = list(wanted)
+        left: Sequence[int] = range(len(keys))
+        while left:
+            bad: dict[int, tuple[str, str]] = {}
+            for column in self.stages:
+                for position, reason in self._decode_views(column, views[column], keys, left, out[column].numpy()):
+                    bad.setdefault(position, (column, reason))
+            left = sorted(bad)
+            for position in left:
+                keys[position] = self._bad_rows.replace(wanted[position], keys[position], *bad[position])
+        return out, keys
+
+    def _decode_views(
+        self,
+        column: str,
+        views: Sequence[BytesView],
+        keys: Sequence[SampleKey],
+        positions: Sequence[int],
+        out: NDArray[Any],
+    ) -> list[Failure]:
+        """Decode the rows at some positions of a batch."""
+        chosen = [views[position] for position in positions]
+        rows = np.array([keys[position].row for position in positions], np.int64)
+        number = np.arange(len(rows), dtype=np.int32)
+        encoded = Encoded([view.held_values for view in chosen], [view.held_offsets for view in chosen], number, rows)
+        whole = len(positions) == len(keys)
+        target = out if whole else np.empty((len(rows), *out.shape[1:]), out.dtype)
+        value_keys = [value_key(keys[position], column) for position in positions]
+        failures = dict(self.stages[column].codec.decode_batch(encoded, value_keys, target))
+        for at, (view, row) in enumerate(zip(chosen, rows.tolist(), strict=True)):
+            if view.valid is not None and not view.valid[row]:
+                failures[at] = "is null"
+        if not whole:
+            out[list(positions)] = target
+        return [Failure(positions[at], reason) for at, reason in failures.items()]
 
     def _decode_values(self, column: str, values: Sequence[Any], keys: Sequence[SampleKey]) -> torch.Tensor:
+        stage, describe = self.stages[column], self._bad_rows.describe
         for value, key in zip(values, keys, strict=True):
-            if problem := self.stages[column].check_value(value):
-                raise undecodable(self._describe(key), column, problem)
-        return self._decode(column, Encoded.of_values(values), keys)
-
-    def _decode(self, column: str, encoded: Encoded, keys: Sequence[SampleKey]) -> torch.Tensor:
+            if problem := stage.check_value(value):
+                raise undecodable(describe(key), column, problem)
         out = self.slabs[column].take(len(keys))
         value_keys = [value_key(key, column) for key in keys]
-        failures = self.stages[column].codec.decode_batch(encoded, value_keys, out.numpy())
-        if failures:
-            position, reason = failures[0]
-            raise undecodable(self._describe(keys[position]), column, reason)
+        for position, reason in stage.codec.decode_batch(Encoded.of_values(values), value_keys, out.numpy()):
+            raise undecodable(describe(keys[position]), column, reason)
         return out

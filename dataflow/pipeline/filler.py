@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dataflow.dataset.columns import ColumnViewer
 from dataflow.dataset.dataset import Dataset
-from dataflow.dataset.stages import Stage
 from dataflow.errors import FilterError
 from dataflow.pipeline.assemble import BatchForm, collated, finished
-from dataflow.pipeline.decode import row_names
 from dataflow.pipeline.plan import Ticket
 from dataflow.pipeline.transform import DROPPED, Sample, Transform
 from dataflow.sampling.random import SampleKey
@@ -30,15 +27,15 @@ class Filler:
 
     Args:
         dataset: The rows.
-        stages: What is done with each.
+        deciding: What is done with each up to the last filter.
         form: What batches look like.
         seed: Seed of the random numbers.
         epoch: Epoch of the random numbers.
     """
 
-    def __init__(self, dataset: Dataset, stages: Sequence[Stage], form: BatchForm, seed: int, epoch: int) -> None:
+    def __init__(self, dataset: Dataset, deciding: Transform, form: BatchForm, seed: int, epoch: int) -> None:
         self._dataset = dataset
-        self._stages = stages
+        self._deciding = deciding
         self._form = form
         self._seed = seed
         self._epoch = epoch
@@ -56,15 +53,13 @@ class Filler:
 
     def _find(self) -> _Found:
         dataset, manifest = self._dataset, self._dataset.manifest
-        transform = Transform(self._stages, row_names(manifest, dataset.source))
         viewer = ColumnViewer(manifest.schema, dataset.columns)
         for block in range(manifest.num_blocks):
             batch = dataset.source.read(manifest, block)
-            views = dict(zip(dataset.columns, viewer(batch), strict=True))
+            views = viewer(batch)
             for row in range(batch.num_rows):
-                sample = {column: view.value(row) for column, view in views.items()}
-                key = SampleKey(self._seed, "", self._epoch, block, row)
-                made = transform(sample, key)
+                sample, key = self._form.source.read(views, SampleKey(self._seed, "", self._epoch, block, row))
+                made = self._deciding(sample, key)
                 if made is not DROPPED:
-                    return _Found(made, key)
+                    return _Found(self._form.transform(made, key), key)
         raise FilterError(f"filter {dataset.filters} let no sample of the epoch through: check its condition")

@@ -39,7 +39,7 @@ class LaneRules:
     Attributes:
         stream: The samples before any stage.
         table: Where blocks come from.
-        read: A block and a row to a sample.
+        read: A block and a row to a sample and the row that it is.
         transform: The stages up to the last filter.
         filters: Names of the filters, for messages.
         exact: Whether lanes end with their epoch instead of going on with the next.
@@ -47,7 +47,7 @@ class LaneRules:
 
     stream: Stream
     table: BlockTable
-    read: Callable[[HeldBlock, int, StageClock, StageClock], Sample]
+    read: Callable[[HeldBlock, SampleKey, StageClock, StageClock], tuple[Sample, SampleKey]]
     transform: Transform
     filters: str
     exact: bool
@@ -159,7 +159,8 @@ class Lane:
             row = int(self._use.order[offset])
             self._upstream += 1
             key = SampleKey(rules.stream.rules.seed, rules.stream.rules.source, visit.epoch, visit.block, row)
-            sample = rules.transform(rules.read(self._use.block, row, clock, read_clock), key)
+            read, key = rules.read(self._use.block, key, clock, read_clock)
+            sample = rules.transform(read, key)
             if sample is not DROPPED:
                 return LaneItem(sample, key)
             dropped += 1

@@ -23,6 +23,7 @@ def stats(
     source: BlockSource,
     slabs: Iterable[Slabs],
     decoders: dict[str, str],
+    replaced: int,
     working_set: dict[str, int],
 ) -> dict[str, Any]:
     """All figures as a JSON-able dict; seconds and bytes."""
@@ -43,6 +44,7 @@ def stats(
         "block_bytes": {"now": pipeline.table.used_bytes, "peak": pipeline.table.peak_bytes},
         "slabs": {"count": sum(s.count for s in slabs), "peak_bytes": sum(s.peak_bytes for s in slabs)},
         "decoders": decoders,
+        "replaced_rows": replaced,
         "working_set": working_set,
     }
 
@@ -64,6 +66,8 @@ def report(figures: dict[str, Any]) -> str:
         f"at most {peak / 1e6:.1f} MB of blocks in memory"
     )
     lines += [f"column {column!r} is decoded by {decoder}" for column, decoder in figures["decoders"].items()]
+    if figures["replaced_rows"]:
+        lines.append(f"rows that do not decode and were replaced: {figures['replaced_rows']}, see loader.ledger()")
     share = figures["wait_share"]
     worst = max(figures["waited_for"], key=figures["waited_for"].__getitem__)
     if figures["steps"] == 0:

@@ -61,8 +61,14 @@ class Transform:
 
     def _decoded(self, stage: Decode, value: Any, key: SampleKey) -> NDArray[Any]:
         try:
-            if problem := stage.check_value(value):
-                raise CorruptDataError(problem)
-            return stage.codec.decode(value, value_key(key, stage.column))
+            return stage.decode(value, value_key(key, stage.column))
         except CorruptDataError as error:
             raise undecodable(self._describe(key), stage.column, str(error)) from error
+
+
+def split_at_last_filter(
+    stages: Sequence[Stage], describe: Callable[[SampleKey], str], first: int
+) -> tuple[Transform, Transform]:
+    """The stages that decide which samples there are, and those after them, which can run out of a lane's turn."""
+    cut = max((number + 1 for number, stage in enumerate(stages) if isinstance(stage, Filter)), default=0)
+    return Transform(stages[:cut], describe, first), Transform(stages[cut:], describe, first + cut)

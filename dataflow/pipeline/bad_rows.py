@@ -1,0 +1,127 @@
+"""Rows that do not decode: an error, or replaced by the next good row of their block and listed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dataflow.dataset.block import describe_row
+from dataflow.dataset.block_source import BlockSource
+from dataflow.dataset.codec import undecodable
+from dataflow.dataset.manifest import Manifest
+from dataflow.errors import DataflowError
+from dataflow.sampling.random import SampleKey
+from dataflow.storage import join_url
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row that was replaced.
+
+    Attributes:
+        url: The dataset.
+        shard: URL of the shard that holds the row.
+        block: Number of the block.
+        row: Row within the block.
+        sample_id: Row within the dataset.
+        key: Its value in the column `key`; None where there is none.
+        column: The column that does not decode.
+        reason: Why not.
+    """
+
+    url: str
+    shard: str
+    block: int
+    row: int
+    sample_id: int
+    key: Any
+    column: str
+    reason: str
+
+
+class Ledger:
+    """The rows that were replaced so far, each once; written by many threads."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, BadRow] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, sample_id: int) -> bool:
+        return sample_id in self._rows
+
+    def add(self, row: BadRow) -> None:
+        """Note a row, unless it is there."""
+        with self._lock:
+            if row.sample_id in self._rows:
+                return
+            self._rows[row.sample_id] = row
+        logger.warning(
+            "row %d of block %d (%s) is replaced: column %r %s", row.row, row.block, row.shard, row.column, row.reason
+        )
+
+    def entries(self) -> list[dict[str, Any]]:
+        """The rows in stored order, JSON-able."""
+        with self._lock:
+            return [asdict(self._rows[number]) for number in sorted(self._rows)]
+
+
+class BadRows:
+    """What is done with rows that do not decode.
+
+    Args:
+        manifest: The dataset.
+        source: Where keys of rows are looked up.
+        ledger: Where replaced rows are noted; None raises instead.
+    """
+
+    def __init__(self, manifest: Manifest, source: BlockSource, ledger: Ledger | None) -> None:
+        self._manifest = manifest
+        self._source = source
+        self._ledger = ledger
+
+    def describe(self, sample: SampleKey) -> str:
+        """Names a sample in messages."""
+        return describe_row(self._manifest, sample.block, sample.row, self._key(sample))
+
+    def replace(self, wanted: SampleKey, bad: SampleKey, column: str, reason: str) -> SampleKey:
+        """The row to try next in place of a bad one.
+
+        Args:
+            wanted: The row that the order names.
+            bad: The row that was tried last: `wanted`, or what this returned for it.
+            column: The column that does not decode.
+            reason: Why not.
+
+        Raises:
+            CorruptDataError: Bad rows are not to be replaced, or no row of the block is good.
+        """
+        if self._ledger is None:
+            raise undecodable(self.describe(bad), column, reason)
+        self._note(self._ledger, bad, column, reason)
+        tried = bad._replace(row=(bad.row + 1) % int(self._manifest.rows[bad.block]))
+        if tried.row == wanted.row:
+            raise undecodable(self.describe(bad), column, f"{reason}, and no other row of its block can replace it")
+        return tried
+
+    def _note(self, ledger: Ledger, bad: SampleKey, column: str, reason: str) -> None:
+        manifest = self._manifest
+        sample_id = int(manifest.first_rows[bad.block]) + bad.row
+        if sample_id not in ledger:  # else its key would be looked up in every epoch
+            shard = join_url(manifest.base_url, manifest.shard_path(manifest.shard_of(bad.block)))
+            key = self._key(bad)
+            key = key.decode(errors="replace") if isinstance(key, bytes) else key
+            ledger.add(BadRow(manifest.url, shard, bad.block, bad.row, sample_id, key, column, reason))
+
+    def _key(self, sample: SampleKey) -> Any:
+        if "key" in self._manifest.schema.names:
+            with suppress(DataflowError):  # the row's number has to do then
+                return self._source.read(self._manifest, sample.block).column("key")[sample.row].as_py()
+        return None
