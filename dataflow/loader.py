@@ -13,7 +13,6 @@ from dataflow.dataset import Dataset, Manifest
 from dataflow.dataset.stages import Decode
 from dataflow.errors import DataflowError, OptionError, StateError
 from dataflow.pipeline.arguments import check_columns, check_kinds, check_numbers, check_unsupported
-from dataflow.pipeline.assemble import BatchForm
 from dataflow.pipeline.bad_rows import BadRows, Ledger
 from dataflow.pipeline.build import PipelineRules, build
 from dataflow.pipeline.clocks import Clocks
@@ -21,14 +20,14 @@ from dataflow.pipeline.decode import BatchDecoder
 from dataflow.pipeline.deliver import Pipeline
 from dataflow.pipeline.ends import check_end, warn_of_narrow_lanes
 from dataflow.pipeline.filler import Filler
+from dataflow.pipeline.form import plan_stages
 from dataflow.pipeline.iteration import ExactEnd, Iteration
 from dataflow.pipeline.plan import BatchRules
 from dataflow.pipeline.position import Epochs, Mark, Position
 from dataflow.pipeline.rank import find_rank, local_ranks
 from dataflow.pipeline.report import report, stats
 from dataflow.pipeline.resources import available_cpus, available_memory
-from dataflow.pipeline.source import Source, check_replaceable, split_at_first_call, split_at_last_call
-from dataflow.pipeline.transform import split_at_last_filter
+from dataflow.pipeline.source import check_replaceable
 from dataflow.pipeline.working_set import WorkingSet, usual_block_bytes, working_set
 from dataflow.sampling.lanes import default_lanes
 from dataflow.sampling.layout import BlockLayout
@@ -336,24 +335,16 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
     def _rules(self) -> PipelineRules:
         dataset = self._dataset
         source = dataset.source.uncounted()
-        bad_rows = BadRows(self._manifest, source, self._ledger)
-        # What collate_fn gets has been through all stages.
-        by_sample, by_batch = (
-            split_at_last_call(dataset.transforms) if self._collate is None else (dataset.transforms, ())
-        )
-        at_source, calls = split_at_first_call(by_sample)
-        deciding, after = split_at_last_filter(calls, bad_rows.describe, len(at_source))
-        pin = bool(self.pin_memory and torch.cuda.is_available())
         pads = bool(self._epochs.steps is None and not self._batches.drop_last and self._batches.ranks > 1)
-        form = BatchForm(
-            dataset.columns,
-            Source(dataset.columns, at_source, bad_rows),
-            after,
-            BatchDecoder(by_batch, self._batches.batch_size, self._window, pin, bad_rows),
-            self._pad,
-            self._collate,
-            pads or (self._epochs.exact and not self._epochs.one_to_one),
-            pin,
+        deciding, form = plan_stages(
+            dataset,
+            BadRows(self._manifest, source, self._ledger),
+            rows=self._batches.batch_size,
+            waiting=self._window,
+            pad=self._pad,
+            collate=self._collate,
+            marks_valid=pads or (self._epochs.exact and not self._epochs.one_to_one),
+            pin=bool(self.pin_memory and torch.cuda.is_available()),
         )
         return PipelineRules(
             self._manifest,

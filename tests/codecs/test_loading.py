@@ -158,6 +158,24 @@ def _until(slots: int) -> Callable[[bool], bool]:
     return agree
 
 
+@pytest.mark.parametrize("way", ["before", "after"])
+@pytest.mark.filterwarnings("ignore:.* lanes for .* ranks")
+def test_a_rank_that_never_had_a_row_gets_images_too(url: str, way: str) -> None:
+    """Whatever fills it up, a batch has the shape that batches have on all ranks."""
+    dataset = dataflow.open(url)
+    if way == "before":
+        dataset = dataset.filter(lambda row: row["label"] == 6).decode(image=IMAGE)
+    else:
+        dataset = dataset.decode(image=IMAGE).filter(lambda row: row["label"] == 6)
+    rows: list[int] = []
+    for rank in range(2):
+        loader = load(dataset, end="exact", rank=rank, world_size=2, agree=_until(1))
+        batch = next(iter(loader))
+        assert (batch["image"].shape, batch["image"].dtype) == ((8, 3, 24, 20), torch.uint8)
+        rows += batch["sample_id"].tolist()
+    assert set(rows) == {6}
+
+
 @given(stop=st.integers(0, 14), batch=st.integers(1, 20), workers=st.sampled_from([0, 2]))
 @settings(max_examples=12, deadline=None)
 def test_the_same_after_a_resume(url: str, straight: Seen, stop: int, batch: int, workers: int) -> None:

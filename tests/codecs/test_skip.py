@@ -84,6 +84,14 @@ def test_the_same_by_every_way(url: str, straight: Found, way: str, workers: int
     assert [entry["sample_id"] for entry in loader.ledger()] == sorted(BAD)
 
 
+def test_the_same_with_a_function_that_collates(url: str, straight: Found) -> None:
+    def collate(samples: list[dict[str, Any]]) -> dict[str, Any]:
+        images = torch.stack([torch.from_numpy(sample["image"]) for sample in samples])
+        return {"image": images, "label": [sample["label"] for sample in samples]}
+
+    assert found(load(WAYS["batch"](dataflow.open(url)), collate_fn=collate)) == straight
+
+
 @pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.filterwarnings("ignore:.* lanes for .* ranks")
 def test_the_same_for_any_number_of_ranks(url: str, straight: Found, ranks: int) -> None:

@@ -1,0 +1,52 @@
+"""Form: which stages run where, from reading a row up to the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dataflow.dataset.dataset import Dataset
+from dataflow.pipeline.assemble import BatchForm
+from dataflow.pipeline.bad_rows import BadRows
+from dataflow.pipeline.decode import BatchDecoder
+from dataflow.pipeline.source import Source, split_at_first_call, split_at_last_call
+from dataflow.pipeline.transform import Sample, Transform, split_at_last_filter
+
+
+def plan_stages(
+    dataset: Dataset,
+    bad_rows: BadRows,
+    *,
+    rows: int,
+    waiting: int,
+    pad: Mapping[str, Any],
+    collate: Callable[[list[Sample]], Any] | None,
+    marks_valid: bool,
+    pin: bool,
+) -> tuple[Transform, BatchForm]:
+    """The stages up to the last filter, which decide what samples there are, and the form of batches with all others.
+
+    Args:
+        dataset: The rows and their stages.
+        bad_rows: What is done with rows that do not decode.
+        rows: Most rows of a batch.
+        waiting: Most batches that wait for the consumer.
+        pad: Ragged columns to pad, and what with.
+        collate: The user's function from samples to a batch, which have been through all stages then.
+        marks_valid: Whether batches carry `valid`.
+        pin: Whether tensors go to page-locked memory.
+    """
+    stages = dataset.transforms
+    by_sample, by_batch = split_at_last_call(stages) if collate is None else (stages, ())
+    at_source, calls = split_at_first_call(by_sample)
+    deciding, after = split_at_last_filter(calls, bad_rows.describe, len(at_source))
+    return deciding, BatchForm(
+        columns=dataset.columns,
+        source=Source(dataset.columns, at_source, bad_rows),
+        transform=after,
+        decoder=BatchDecoder(by_batch, rows, waiting, pin, bad_rows),
+        pad=pad,
+        collate=collate,
+        marks_valid=marks_valid,
+        pin=pin,
+    )
