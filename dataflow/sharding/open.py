@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,6 +12,8 @@ from dataflow.dataset.manifest_file import MANIFEST_NAME
 from dataflow.dataset.target import PLAN_NAME
 from dataflow.errors import DatasetError, OptionError
 from dataflow.formats import FORMATS, Format, Skipped, format_named, format_of, is_side_file
+from dataflow.formats.arrow import ArrowFormat
+from dataflow.formats.parquet import ParquetFormat
 from dataflow.sharding.combined import combine
 from dataflow.sharding.expand import expand, is_packed_archive, needs_expanding
 from dataflow.sharding.folder import Folder, is_image, is_metadata, scan_folder
@@ -20,6 +22,7 @@ from dataflow.sharding.images import ImageSource
 from dataflow.sharding.indexed import Shards, index_all
 from dataflow.sharding.inputs import Found, find_inputs
 from dataflow.sharding.options import ShardOptions
+from dataflow.sharding.rewrite import has_large_row_groups, rewrite
 from dataflow.sharding.shards import ShardSource
 from dataflow.sharding.source import Source
 from dataflow.storage import Entry, Store, join_url, open_store
@@ -70,12 +73,11 @@ def open_sources(urls: Sequence[str], options: ShardOptions, scratch: Path, targ
         if kinds.images:
             folders.append((part.store, scan_folder(part.store, kinds.images, part.kind == "folder")))
         for name, entries in kinds.shards.items():
-            groups, left_out = _readable(part.store, entries, scratch, skip)
-            skipped += left_out
-            if groups:
-                shards.setdefault(name, []).extend(groups)
+            for readable, groups, left_out in _readable(name, part.store, entries, scratch, skip):
+                skipped += left_out
+                shards.setdefault(readable, []).extend(groups)
     sources += _open_images(folders, options)
-    for name, groups in sorted(shards.items()):
+    for name, groups in sorted((name, groups) for name, groups in shards.items() if groups):
         manifests, left_out = index_all(format_named(name), groups, scratch, skip)
         skipped += left_out
         example = join_url(groups[0].origin, groups[0].entries[0].path)
@@ -134,21 +136,25 @@ def _format(path: str) -> Format | None:
     return format_of(path)
 
 
-def _readable(store: Store, entries: list[Entry], scratch: Path, skip: bool) -> tuple[list[Shards], list[Skipped]]:
-    """The shards where parts of them can be read: some in their place, others as copies, and what these lack."""
-    packed = [entry for entry in entries if needs_expanding(store, entry)]
-    if not packed:
-        return [Shards(store, entries, store.url)], []
-    paths = {entry.path for entry in packed}
-    groups = []
-    if len(packed) < len(entries):
-        groups.append(Shards(store, [entry for entry in entries if entry.path not in paths], store.url))
-    folder = scratch / f"expanded-{len(list(scratch.glob('expanded-*')))}"
-    copies = open_store(str(folder))
-    expanded, skipped = expand(store, packed, folder, skip)
-    if expanded:
-        groups.append(Shards(copies, [copies.entry(path) for path in expanded], store.url))
-    return groups, skipped
+def _readable(
+    name: str, store: Store, entries: list[Entry], scratch: Path, skip: bool
+) -> Iterator[tuple[str, list[Shards], list[Skipped]]]:
+    """The shards where parts of them can be read: some in their place, others as copies, and what these lack.
+
+    Yields:
+        The format, the shards, and what was left out of them.
+    """
+    parquet = name == ParquetFormat.name
+    unfit = [entry for entry in entries if (has_large_row_groups if parquet else needs_expanding)(store, entry)]
+    paths = {entry.path for entry in unfit}
+    if len(unfit) < len(entries):
+        yield name, [Shards(store, [entry for entry in entries if entry.path not in paths], store.url)], []
+    if unfit:
+        folder = scratch / f"copies-{len(list(scratch.glob('copies-*')))}"
+        made, skipped = (rewrite if parquet else expand)(store, unfit, folder, skip)
+        copies = open_store(str(folder))
+        groups = [Shards(copies, [copies.entry(path) for path in made], store.url)] if made else []
+        yield ArrowFormat.name if parquet else name, groups, skipped
 
 
 def _open_images(folders: list[tuple[Store, Folder]], options: ShardOptions) -> list[tuple[str, Source]]:

@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-import bz2
 import gzip
 import io
 import os
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -14,10 +12,9 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataflow.errors import CorruptDataError, DataflowError, DatasetError, StorageError
-from dataflow.formats import compression, expand
+from dataflow.errors import CorruptDataError, DataflowError, DatasetError
+from dataflow.formats import compression
 from dataflow.formats.compression import MAX_DECODED_BYTES, decode, members
-from dataflow.storage import open_store
 from tests.formats.shards import PACKERS, PEAK, pack_parts
 
 SKIPPABLE = b"\x53\x2a\x4d\x18\x05\0\0\0abcde"
@@ -165,40 +162,3 @@ def test_any_cut_and_any_damage(data: bytes, cuts: list[int], suffix: str, draw:
         decode(NAMES[suffix], damaged)
     except DataflowError:
         return
-
-
-@pytest.mark.parametrize("place", ["local", "s3"])
-@pytest.mark.parametrize("name", ["a.tar.gz", "a.TGZ", "a.tar.zst", "a.jsonl.gz"])
-def test_expand(place: str, name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    sink = io.BytesIO()
-    with tarfile.open(fileobj=sink, mode="w") as archive:
-        archive.add(__file__, "0001.py")
-    data = sink.getvalue() + MIXED
-    store = open_store(str(tmp_path / "source") if place == "local" else request.getfixturevalue("s3_url"))
-    packer = PACKERS[".zst" if name.endswith(".zst") else ".gz"]
-    store.put_atomic(f"x/{name}", packer(data))
-    (tmp_path / "out").mkdir()
-    found = expand.expand(store, f"x/{name}", tmp_path / "out")
-    assert found == tmp_path / "out" / name.replace(".TGZ", ".tar").removesuffix(".gz").removesuffix(".zst")
-    assert found.read_bytes() == data
-    with pytest.raises(StorageError, match="File exists"):
-        expand.expand(store, f"x/{name}", tmp_path / "out")
-    assert found.read_bytes() == data
-
-
-def test_expand_leaves_nothing_after_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = open_store(str(tmp_path))
-    (tmp_path / "out").mkdir()
-    (tmp_path / "a.tar.gz").write_bytes(gzip.compress(MIXED)[:-1])
-    (tmp_path / "b.tar.gz").write_bytes(bz2.compress(MIXED))
-    (tmp_path / "c.tar.gz").write_bytes(gzip.compress(MIXED))
-    with pytest.raises(CorruptDataError, match=r"/a\.tar\.gz: cut off.*Write or copy"):
-        expand.expand(store, "a.tar.gz", tmp_path / "out")
-    with pytest.raises(CorruptDataError, match=r"/b\.tar\.gz: no gzip member at offset 0, but b'BZ'"):
-        expand.expand(store, "b.tar.gz", tmp_path / "out")
-    with pytest.raises(DatasetError, match="is not compressed by its name"):
-        expand.expand(store, "a.tar", tmp_path / "out")
-    monkeypatch.setattr(expand, "SPARE_BYTES", 1 << 60)
-    with pytest.raises(StorageError, match=r"could not decompress .*c\.tar\.gz.*set TMPDIR"):
-        expand.expand(store, "c.tar.gz", tmp_path / "out")
-    assert not list((tmp_path / "out").iterdir())

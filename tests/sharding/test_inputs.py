@@ -75,6 +75,28 @@ def test_rows_are_those_that_were_written(fill: Fill, tmp_path: Path, name: str)
     assert rows(shard(str(source / name), str(tmp_path / "file"), SMALL)) == ROWS
 
 
+def test_pq05_parquet_with_large_row_groups_is_read_in_parts(
+    fill: Fill, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dataflow.sharding.rewrite._LARGE_BYTES", 3000)
+    small, large = tmp_path / "small.parquet", tmp_path / "large.parquet"
+    pq.write_table(pa.Table.from_pylist(ROWS[:40]), small, row_group_size=20)
+    pq.write_table(pa.Table.from_pylist(ROWS[40:]), large, row_group_size=1000, write_page_checksum=True)
+    source = fill({"small.parquet": small.read_bytes(), "large.parquet": large.read_bytes()})
+    assert rows(shard(str(source), str(tmp_path / "out"), SMALL)) == ROWS
+    assert rows(shard(str(source), str(tmp_path / "two"), SMALL, workers=2)) == ROWS
+    damaged = bytearray(large.read_bytes())
+    damaged[len(damaged) // 3] ^= 1
+    (source / "large.parquet").write_bytes(damaged)
+    with pytest.raises(CorruptDataError, match=r"large\.parquet: row group 0 is damaged"):
+        shard(str(source), str(tmp_path / "raise"), SMALL)
+    skipped: list[Skipped] = []
+    options = ShardOptions(block_bytes=2000, shard_bytes=10_000, on_error="skip")
+    made = shard(str(source), str(tmp_path / "skip"), options, on_skip=skipped.append)
+    assert all(row in ROWS for row in rows(made))
+    assert [item.name for item in skipped] == [f"large.parquet: all after row {made.num_rows - 40}"]
+
+
 def test_a_column_that_only_folders_name_is_told(fill: Fill, tmp_path: Path) -> None:
     source = fill({f"kind={kind}/a.jsonl": jsonl(ROWS[:9]) for kind in ("cat", "dog")})
     skipped: list[Skipped] = []
