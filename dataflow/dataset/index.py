@@ -151,7 +151,7 @@ def _choose(store: Store, wanted: Format | None) -> tuple[list[Entry], Format, l
 
 def _unknown(path: str) -> str:
     if path.lower().endswith((".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")):
-        return "a compressed archive, which cannot be read in parts: unpack it to a .tar first"
+        return "a compressed archive, of which no part can be read alone: `dataflow shard` converts it"
     return "no shard format has this suffix"
 
 
