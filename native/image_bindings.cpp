@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "columns.h"
+#include "gil.h"
 #include "image_batch.h"
 #include "jpeg_header.h"
 
@@ -35,7 +36,7 @@ Headers jpeg_headers_binding(nb::handle values, nb::handle offsets, nb::handle b
     const auto size = static_cast<std::size_t>(columns.selected.selection().size());
     auto headers = std::make_unique_for_overwrite<std::int32_t[]>(size * 4);
     {
-        nb::gil_scoped_release released;
+        const GilReleased released;
         std::int32_t* target = headers.get();
         for (const auto& file : columns.locate()) {
             const JpegHeader header = read_jpeg_header(file);
@@ -99,7 +100,7 @@ nb::list decode_jpegs_binding(nb::handle values, nb::handle offsets, nb::handle 
 
     std::vector<std::string> failures;
     {
-        nb::gil_scoped_release released;
+        const GilReleased released;
         const auto files = columns.locate();
         std::vector<ImageRequest> requests;
         requests.reserve(static_cast<std::size_t>(count));

@@ -11,6 +11,7 @@
 #include "buffer.h"
 #include "columns.h"
 #include "gather.h"
+#include "gil.h"
 #include "image_bindings.h"
 #include "memory.h"
 #include "order.h"
@@ -58,7 +59,7 @@ void gather_ragged_binding(nb::handle values, nb::handle offsets, nb::handle blo
     const Scalar padding = scalar_of(fill, target.element());
     const Element source = columns.buffers.empty() ? target.element() : columns.element();
 
-    nb::gil_scoped_release released;
+    const GilReleased released;
     gather_ragged(columns.arrays, lists.offsets, source, selection, {target.data(), target.extent(1), target.element()},
                   counts.data(), padding, truncate);
 }
@@ -75,7 +76,7 @@ void gather_fixed_binding(nb::handle values, std::int64_t width, nb::handle bloc
     }
     const Element source = columns.buffers.empty() ? target.element() : columns.element();
 
-    nb::gil_scoped_release released;
+    const GilReleased released;
     gather_fixed(columns.arrays, source, selection, {target.data(), width, target.element()});
 }
 
@@ -86,7 +87,7 @@ Vector<std::int64_t> ragged_lengths_binding(nb::handle offsets, nb::handle block
     const auto size = static_cast<std::size_t>(selection.size());
     auto lengths = std::make_unique_for_overwrite<std::int64_t[]>(size);
     {
-        nb::gil_scoped_release released;
+        const GilReleased released;
         ragged_lengths(lists.offsets, selection, reinterpret_cast<std::byte*>(lengths.get()));
     }
     return to_numpy(std::move(lengths), size);
@@ -96,7 +97,7 @@ nb::list gather_bytes_binding(nb::handle values, nb::handle offsets, nb::handle 
     const BytesColumns columns(values, offsets, block, row);
     std::vector<std::span<const std::byte>> located;
     {
-        nb::gil_scoped_release released;
+        const GilReleased released;
         located = columns.locate();
     }
     std::vector<nb::object> rows;
@@ -108,7 +109,7 @@ nb::list gather_bytes_binding(nb::handle values, nb::handle offsets, nb::handle 
     }
     {
         // No other thread can see these objects yet.
-        nb::gil_scoped_release released;
+        const GilReleased released;
         for (std::size_t i = 0; i < rows.size(); ++i) {
             if (!located[i].empty()) std::memcpy(PyBytes_AS_STRING(rows[i].ptr()), located[i].data(), located[i].size());
         }
@@ -130,7 +131,7 @@ Vector<std::int64_t> permute_binding(nb::handle positions, std::uint64_t n, std:
     const auto size = static_cast<std::size_t>(buffer.length());
     auto images = std::make_unique_for_overwrite<std::int64_t[]>(size);
     {
-        nb::gil_scoped_release released;
+        const GilReleased released;
         std::memcpy(images.get(), buffer.data(), size * sizeof(std::int64_t));
         function({reinterpret_cast<const std::uint64_t*>(images.get()), size}, n, key, images.get());
     }
@@ -148,7 +149,7 @@ Vector<std::int32_t> permute_rows(const std::vector<std::int64_t>& counts, const
     std::unique_ptr<std::int32_t[]> rows;
     const auto total = static_cast<std::size_t>(total_rows(counts));
     {
-        nb::gil_scoped_release released;
+        const GilReleased released;
         rows = std::make_unique_for_overwrite<std::int32_t[]>(total);
         row_permutations(counts, keys, rows.get());
     }
@@ -173,10 +174,10 @@ nb::tuple receive_binding(int descriptor, nb::bytes request, nb::handle buffer, 
     if (!(idle_seconds > 0) || !std::isfinite(idle_seconds)) value_error("idle_seconds must be above 0 and finite");
     Reply reply;
     {
-        nb::gil_scoped_release released;
+        const GilReleased released;
         reply = receive(descriptor, {request.c_str(), request.size()},
                         {target.data(), static_cast<std::size_t>(target.length())}, start, idle_seconds, [] {
-                            nb::gil_scoped_acquire held;
+                            const GilHeld held;
                             return PyErr_CheckSignals() != 0;
                         });
     }

@@ -2,9 +2,13 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +21,8 @@ pytestmark = pytest.mark.skipif(
     not _native.decode_available(),
     reason="built without libjpeg-turbo: apt-get install libjpeg-dev, then make clean setup",
 )
+
+ROOT = Path(__file__).parents[2]
 
 
 def size_of(file: bytes) -> tuple[int, int]:
@@ -140,6 +146,35 @@ def test_threads_work_again_after_a_fork() -> None:
         os._exit(0 if not failed and np.array_equal(out, expected) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert np.array_equal(decode(*arguments, threads=3)[0], expected)
+
+
+def test_a_process_ends_while_threads_decode() -> None:
+    program = """
+import threading, time
+from tests.native.jpegs import decode, kinds
+files = list(kinds().values())
+def work():
+    while True:
+        decode(files, [(0, 0, 50, 50)] * len(files), (40, 40), threads=3)
+for _ in range(3):
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(0.3)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_memory_does_not_grow() -> None:
+    def rounds(count: int) -> None:
+        for _ in range(count):
+            decode(files, [(0, 0, 50, 50)] * len(files), (60, 60), threads=2)
+
+    files = [*kinds().values(), photographs()["china"][:50_000], b"no picture"]
+    process = psutil.Process()
+    rounds(40)
+    before = process.memory_info().rss
+    rounds(200)
+    assert process.memory_info().rss - before < 4 << 20
 
 
 def test_only_the_named_positions_are_written() -> None:
