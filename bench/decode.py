@@ -1,10 +1,10 @@
 """Decoding photographs for training, beside others: `python -m bench.decode --photos FOLDER`.
 
 FOLDER holds some hundred JPEG files, e.g. a checkout of github.com/EliSchwartz/imagenet-sample-images. From each a
-random window (8 to 100 % of its area, as RandomResizedCrop takes) is resized to 224 x 224 with antialiasing, and mirrored
-half the time. The others run in the environment that `make bench-peers` builds: simplejpeg decodes the whole file;
-libjpeg's own cropping decodes as little as it can; both leave resizing to torch. The ratios for each second of processor
-time hold on a machine that has other work too.
+random window (8 to 100 % of its area, as RandomResizedCrop takes) is resized to 224 x 224 with antialiasing, and
+mirrored half the time. The others run in the environment that `make bench-peers` builds: simplejpeg decodes the whole
+file; libjpeg's own cropping decodes as little as it can; both leave resizing to torch. The ratios for each second of
+processor time hold on a machine that has other work too.
 """
 
 from __future__ import annotations

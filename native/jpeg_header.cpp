@@ -28,7 +28,7 @@ bool starts_with(Bytes bytes, std::string_view text) {
 
 // The tag lies in the first directory of a TIFF file of either byte order.
 std::int32_t exif_orientation(Bytes tiff) {
-    constexpr std::uint32_t orientation_tag = 0x0112, short_type = 3, long_type = 4, entry_bytes = 12;
+    constexpr std::uint32_t magic = 42, orientation_tag = 0x0112, short_type = 3, long_type = 4, entry_bytes = 12;
     const bool little = starts_with(tiff, "II");
     if (tiff.size() < 8 || (!little && !starts_with(tiff, "MM"))) return 1;
     const auto number = [&](std::size_t index, std::size_t size) {
@@ -39,13 +39,13 @@ std::int32_t exif_orientation(Bytes tiff) {
         return value;
     };
     const std::size_t directory = number(4, 4);
-    if (directory > tiff.size() - 2) return 1;
+    if (number(2, 2) != magic || directory > tiff.size() - 2) return 1;
     const std::size_t entries = std::min<std::size_t>(number(directory, 2), (tiff.size() - directory - 2) / entry_bytes);
     for (std::size_t i = 0; i < entries; ++i) {
         const std::size_t entry = directory + 2 + i * entry_bytes;
         if (number(entry, 2) != orientation_tag) continue;
         const std::uint32_t type = number(entry + 2, 2);
-        if (type != short_type && type != long_type) return 1;
+        if ((type != short_type && type != long_type) || number(entry + 4, 4) != 1) return 1;
         const std::uint32_t value = number(entry + 8, type == short_type ? 2 : 4);
         return value >= 1 && value <= 8 ? static_cast<std::int32_t>(value) : 1;
     }
