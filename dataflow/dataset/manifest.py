@@ -211,9 +211,7 @@ class Manifest:
         self._chains = digests(batch.column("chain"))
         self._details = Values(batch.column("detail"))
         self._first_excluded, excluded = list_of(batch.column("excluded"), "excluded rows")
-        self._excluded: npt.NDArray[np.int32] = np.stack(
-            [numbers(excluded.field(place)) for place in range(2)], axis=1
-        )
+        self._excluded: npt.NDArray[np.int32] = np.stack([numbers(excluded.field(place)) for place in range(2)], axis=1)
         self._load_blocks(batch.column("blocks"))
         self._check()
 
