@@ -164,6 +164,7 @@ time.sleep(0.3)
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.skipif("ASAN_OPTIONS" in os.environ, reason="a sanitizer keeps memory that is freed")
 def test_memory_does_not_grow() -> None:
     def rounds(count: int) -> None:
         for _ in range(count):
