@@ -365,6 +365,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             self._manifest,
             lanes=self._lanes,
             ranks=self._batches.ranks,
+            rank=self._batches.rank,
             batch_size=self._batches.batch_size,
             window=self._window,
             concurrency=self._dataset.store.concurrency,

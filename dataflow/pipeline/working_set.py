@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dataflow.dataset.manifest import Manifest
 from dataflow.errors import OptionError
-from dataflow.sampling.ranks import lanes_of_rank
+from dataflow.sampling.ranks import lanes_read
 
 _MIB = 1 << 20
 
@@ -37,6 +37,7 @@ def working_set(
     *,
     lanes: int,
     ranks: int,
+    rank: int,
     batch_size: int,
     window: int,
     concurrency: int,
@@ -49,6 +50,7 @@ def working_set(
         manifest: The dataset.
         lanes: Lanes of the stream.
         ranks: Data-parallel ranks.
+        rank: Number of this one.
         batch_size: Rows of a batch.
         window: Batches that may wait.
         concurrency: Reads in flight that keep the store busy.
@@ -60,7 +62,8 @@ def working_set(
     """
     block = usual_block_bytes(manifest)
     row = manifest.num_bytes // max(1, manifest.num_rows) + decoded
-    here = lanes_of_rank(lanes, ranks)
+    # A last batch may be filled up with a row of another rank's lane.
+    here = min(lanes, lanes_read(lanes, ranks, rank, batch_size * ranks) + (ranks > 1))
     in_batch = min(manifest.num_blocks, batch_size, here * (1 + batch_size // max(1, here * manifest.block_rows)))
     batches = (window + 1) * batch_size * row
     least = max(here, in_batch) * block + batches

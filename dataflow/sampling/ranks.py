@@ -38,6 +38,19 @@ def lanes_of_rank(lanes: int, ranks: int) -> int:
     return lanes // ranks if lanes % ranks == 0 else min(lanes, -(-lanes // ranks) + 2)
 
 
+def lanes_read(lanes: int, ranks: int, rank: int, global_batch: int) -> int:
+    """How many lanes a rank reads. Batches that cover only some lanes each share them out differently."""
+    if lanes % ranks == 0 or global_batch >= lanes:
+        return lanes_of_rank(lanes, ranks)
+    seen: set[int] = set()
+    first = 0
+    while True:
+        seen.update((share(first, global_batch, lanes, ranks, rank) % lanes).tolist())
+        first = (first + global_batch) % lanes
+        if first == 0:
+            return len(seen)
+
+
 def padded_share(first: int, count: int, lanes: int, ranks: int, rank: int) -> tuple[Integers, int]:
     """The share of a last batch, filled up so that all ranks get ceil(count / ranks) rows.
 

@@ -85,6 +85,15 @@ def lumpy(tmp_path_factory: pytest.TempPathFactory) -> dataflow.Dataset:
     return dataflow.open(str(folder))
 
 
+def test_a_row_that_only_fills_up_a_batch_has_room(rows: Rows) -> None:
+    options = {"batch_size": 1, "num_workers": 0, "prefetch_factor": 1, "lanes": 24, "rank": 2, "world_size": 3}
+    dataset = rows(400, payload=500, rows_per_block=4)
+    limit = least_memory(dataset, **options)
+    loader = make(dataset, memory_limit=limit, **options)
+    assert len(list(loader)) == 134
+    assert loader.stats()["block_bytes"]["peak"] <= limit
+
+
 RANDOM = [pytest.param(15, id="quick"), pytest.param(120, id="soak", marks=pytest.mark.soak)]
 
 
