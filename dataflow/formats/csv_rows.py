@@ -15,6 +15,7 @@ from dataflow.formats.csv_types import FALSE, TRUE, CsvType
 from dataflow.formats.newlines import cut_after, decode_text, line_ends, rows_end
 from dataflow.formats.row_source import MAX_ROW_BYTES
 from dataflow.formats.rows import mark_end
+from dataflow.formats.types import merge_fields
 
 __all__ = ["CsvRows"]
 
@@ -87,17 +88,13 @@ class CsvRows:
 
     def merge(self, first: pa.Schema, second: pa.Schema) -> pa.Schema:
         """See `Format.merge`. The same columns in any order; what is not the same kind of values is text."""
-        for name in second.names:
-            if name not in first.names:
-                raise DatasetError(f"has a column {name!r} that earlier shards lack")
-        fields = []
-        for field in first:
-            if field.name not in second.names:
-                raise DatasetError(f"lacks column {field.name!r}")
-            kind = CsvType.of_field(field)
-            kind.absorb(CsvType.of_field(second.field(field.name)))
-            fields.append(kind.field(field.name))
-        return pa.schema(fields)
+        return merge_fields(first, second, _merged)
+
+
+def _merged(first: pa.Field, second: pa.Field) -> pa.Field:
+    kind = CsvType.of_field(first)
+    kind.absorb(CsvType.of_field(second))
+    return kind.field(first.name)
 
 
 class CsvScan:

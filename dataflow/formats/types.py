@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 
 from dataflow.errors import DatasetError
@@ -64,19 +66,29 @@ def merge_columns(first: pa.Schema, second: pa.Schema) -> pa.Schema:
     Raises:
         DatasetError: A column is in one schema only, or has types that have nothing in common; says which.
     """
+    return merge_fields(first, second, _wider_field)
+
+
+def merge_fields(first: pa.Schema, second: pa.Schema, merge: Callable[[pa.Field, pa.Field], pa.Field]) -> pa.Schema:
+    """The columns of `first`, each merged with that of the same name in `second`.
+
+    Raises:
+        DatasetError: A column is in one schema only; says which.
+    """
     for name in second.names:
         if name not in first.names:
             raise DatasetError(f"has a column {name!r} that earlier shards lack")
-    fields = []
-    for field in first:
-        if field.name not in second.names:
-            raise DatasetError(f"lacks column {field.name!r}")
-        other = second.field(field.name).type
-        wider = _wider(field.type, other)
-        if wider is None:
-            raise DatasetError(f"has column {field.name!r} as {other}, earlier shards have {field.type}")
-        fields.append(pa.field(field.name, wider))
-    return pa.schema(fields)
+    missing = next((name for name in first.names if name not in second.names), None)
+    if missing is not None:
+        raise DatasetError(f"lacks column {missing!r}")
+    return pa.schema([merge(field, second.field(field.name)) for field in first])
+
+
+def _wider_field(first: pa.Field, second: pa.Field) -> pa.Field:
+    wider = _wider(first.type, second.type)
+    if wider is None:
+        raise DatasetError(f"has column {first.name!r} as {second.type}, earlier shards have {first.type}")
+    return pa.field(first.name, wider)
 
 
 def _wider(first: pa.DataType, second: pa.DataType) -> pa.DataType | None:
