@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
-import threading
-from contextlib import nullcontext
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataflow.codecs.orientation import turn_for
-from dataflow.errors import OptionError
+from dataflow.codecs.pillow_guard import load_pillow, room_for, words_of
 
 if TYPE_CHECKING:
     import PIL.Image
@@ -23,11 +20,6 @@ if TYPE_CHECKING:
 # What Pillow may take the bytes for. Not EPS, for which it starts other programs.
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "TIFF", "BMP", "AVIF", "JPEG2000")
 _ORIENTATION_TAG = 0x0112
-# Images of more pixels than this are decoded one at a time: the largest that are let through take half a gigabyte.
-_LARGE_PIXELS = 32 << 20
-_large_images = threading.Lock()
-# Messages are the same for every run: addresses in memory are taken out.
-_ADDRESS = re.compile(r" ?<[^<>]* object at 0x[0-9a-f]+>")
 
 
 class BadImageError(Exception):
@@ -49,7 +41,7 @@ def decode_with_pillow(image: Image, data: bytes, key: int) -> NDArray[np.uint8]
         BadImageError: It is no image, damaged, or too large.
         OptionError: Pillow is missing, or set to pass over the end that a truncated image lacks.
     """
-    pillow = _pillow()
+    pillow = load_pillow()
     try:
         return _decode(pillow, image, data, key)
     except (BadImageError, MemoryError):
@@ -59,9 +51,7 @@ def decode_with_pillow(image: Image, data: bytes, key: int) -> NDArray[np.uint8]
     except pillow.UnidentifiedImageError as error:
         raise BadImageError(_what_else(data)) from error
     except Exception as error:  # Pillow's decoders raise all sorts of errors on damaged files
-        raise BadImageError(
-            f"cannot be decoded ({type(error).__name__}: {_ADDRESS.sub('', str(error)).rstrip('.')})"
-        ) from error
+        raise BadImageError(f"cannot be decoded ({words_of(error).rstrip('.')})") from error
 
 
 def check_pixels(image: Image, height: int, width: int) -> str:
@@ -74,29 +64,13 @@ def check_pixels(image: Image, height: int, width: int) -> str:
     )
 
 
-def _pillow() -> ModuleType:
-    try:
-        import PIL.Image
-        import PIL.ImageFile
-    except ImportError as error:
-        raise OptionError(
-            "this image is decoded with Pillow, which is not installed: pip install 'dataflow-loader[images]'"
-        ) from error
-    if PIL.ImageFile.LOAD_TRUNCATED_IMAGES:
-        raise OptionError(
-            "PIL.ImageFile.LOAD_TRUNCATED_IMAGES is set, so that truncated images would pass for whole ones, with grey "
-            "where they end: leave it False"
-        )
-    return PIL.Image
-
-
 def _decode(pillow: ModuleType, image: Image, data: bytes, key: int) -> NDArray[np.uint8]:
     if not data:
         raise BadImageError("is empty")
     with pillow.open(io.BytesIO(data), formats=_FORMATS) as picture:
         if problem := check_pixels(image, picture.height, picture.width):
             raise BadImageError(problem)
-        with _large_images if picture.width * picture.height > _LARGE_PIXELS else nullcontext():
+        with room_for(picture):
             orientation = _orientation(picture)
             picture.load()
             if picture.format == "TIFF":

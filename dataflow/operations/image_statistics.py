@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dataflow.codecs.pillow_guard import load_pillow
 from dataflow.operations.distribution import Distribution
-from dataflow.operations.images import check_pillow, image_size
+from dataflow.operations.images import image_size
 from dataflow.sharding.image_kind import HEAD_BYTES, image_kind
 
 __all__ = ["ImageStatistics"]
@@ -51,7 +52,7 @@ class ImageStatistics:
         self.others += kinds.count("")
         if not any(kinds):
             return
-        check_pillow()
+        load_pillow()
         self.formats.update(kind for kind in kinds if kind)
         sizes = [image_size(memoryview(value.as_buffer())) for value, kind in zip(values, kinds, strict=True) if kind]
         readable = [size for size in sizes if size is not None]

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import io
-import re
-import threading
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
-from dataflow.errors import OptionError
+from dataflow.codecs.pillow_guard import decoding_problem
 from dataflow.sharding.image_kind import HEAD_BYTES, IMAGE_SUFFIXES, image_kind, what_else
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
-
     from dataflow.storage import Buffer
 
-__all__ = ["ImageSize", "check_pillow", "image_problem", "image_size", "names_images"]
-
-# Images of more pixels than this are decoded one at a time: the largest that Pillow takes has half a gigabyte.
-_LARGE_PIXELS = 32 << 20
-_large_images = threading.Lock()
-# Reports are the same for every run: addresses in memory are taken out.
-_ADDRESS = re.compile(r" ?<[^<>]* object at 0x[0-9a-f]+>")
+__all__ = ["ImageSize", "image_problem", "image_size", "names_images"]
 
 
 class ImageSize(NamedTuple):
@@ -37,25 +26,6 @@ class ImageSize(NamedTuple):
     width: int
     height: int
     mode: str
-
-
-def check_pillow() -> None:
-    """Makes sure that images can be decoded, and that damage is seen.
-
-    Raises:
-        OptionError: Pillow is missing, or set to pass over the end that a truncated file lacks.
-    """
-    try:
-        import PIL.ImageFile
-    except ImportError as error:
-        raise OptionError(
-            "images are decoded with Pillow, which is not installed: pip install 'dataflow-loader[images]'"
-        ) from error
-    if PIL.ImageFile.LOAD_TRUNCATED_IMAGES:
-        raise OptionError(
-            "PIL.ImageFile.LOAD_TRUNCATED_IMAGES is set, so that truncated images would pass for whole ones: leave it "
-            "False in the process that checks images"
-        )
 
 
 def names_images(column: str) -> bool:
@@ -75,7 +45,8 @@ def image_problem(data: Buffer, decode: bool = True) -> str:
     if not image_kind(head):
         what, note = what_else(head)
         return f"{what} ({note})" if note else what
-    return _decoding_problem(data) if decode else ""
+    what, note = decoding_problem(data) if decode else ("", "")
+    return f"{what} ({note})" if note else what
 
 
 def image_size(data: Buffer) -> ImageSize | None:
@@ -87,28 +58,3 @@ def image_size(data: Buffer) -> ImageSize | None:
             return ImageSize(image.width, image.height, image.mode)
     except Exception:  # Pillow's parsers raise all sorts of errors on damaged files
         return None
-
-
-def _decoding_problem(data: Buffer) -> str:
-    import PIL.Image
-
-    try:
-        with (
-            PIL.Image.open(io.BytesIO(data)) as image,
-            _large_images if image.width * image.height > _LARGE_PIXELS else nullcontext(),
-        ):
-            _decode(image)
-    except PIL.Image.DecompressionBombError as error:
-        return f"is too large to decode ({error}). PIL.Image.MAX_IMAGE_PIXELS is the limit"
-    except Exception as error:  # Pillow's decoders raise all sorts of errors on damaged files
-        return f"cannot be decoded ({type(error).__name__}: {_ADDRESS.sub('', str(error))})"
-    return ""
-
-
-def _decode(image: Image) -> None:
-    image.load()
-    # The further pictures of a JPEG are thumbnails and the like, often cut off, and never delivered.
-    if image.format != "MPO":
-        for frame in range(1, getattr(image, "n_frames", 1)):
-            image.seek(frame)
-            image.load()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from dataflow.codecs.pillow_guard import load_pillow
 from dataflow.dataset import Manifest, describe_block
 from dataflow.dataset.manifest_location import find_manifest
 from dataflow.errors import CorruptDataError, DatasetError, StorageError, StorageNotFoundError
@@ -19,7 +20,6 @@ from dataflow.operations.block_tap import BlockTap
 from dataflow.operations.blocks import OnProgress
 from dataflow.operations.column_types import is_binary
 from dataflow.operations.fault import Fault, Kind
-from dataflow.operations.images import check_pillow
 from dataflow.storage import Buffer, Store, join_url, open_store
 
 __all__ = ["Verification", "verify"]
@@ -65,7 +65,7 @@ def verify(
     find_manifest(url, anew=True)  # the store's own, and not this node's copy
     manifest = Manifest.open(url)
     if decode and any(map(is_binary, manifest.schema.types)):
-        check_pillow()
+        load_pillow()
     store = open_store(manifest.base_url)
     readers = min(store.concurrency, _MOST_READERS)
     with (

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataflow.errors import CorruptDataError, DatasetError, OptionError, StorageNotFoundError
+from dataflow.codecs.pillow_guard import decoding_problem, load_pillow
+from dataflow.errors import CorruptDataError, DatasetError, StorageNotFoundError
 from dataflow.formats import Skipped
 from dataflow.formats.format import MAX_BLOCK_BYTES
 from dataflow.sharding.folder import key_text
@@ -27,7 +26,6 @@ __all__ = ["ImagePart", "ImageReader"]
 # A chunk ends with a block when it has this size, and in any case at four times as much.
 _CHUNK_BYTES = 1 << 20
 _MOST_CHUNK_BYTES = 4 << 20
-_ADDRESS = re.compile(r" ?<[^<>]* object at 0x[0-9a-f]+>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ class ImageReader:
         self._store, self._schema, self._decode, self._skip = store, schema, decode, skip
         self._slabs = Slabs(_MOST_CHUNK_BYTES)
         if decode:
-            _check_pillow()
+            load_pillow()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ImageReader, (self._store, self._schema, self._decode, self._skip)
@@ -131,7 +129,7 @@ class ImageReader:
         head = bytes(data[:HEAD_BYTES])
         if not image_kind(head):
             return what_else(head)
-        return _decoding_problem(data) if self._decode else ("", "")
+        return decoding_problem(data) if self._decode else ("", "")
 
     def _bad(self, path: str, reason: str, note: str) -> Skipped:
         if not self._skip:
@@ -140,22 +138,3 @@ class ImageReader:
                 "give --on-error skip, which leaves out and lists all such files"
             )
         return Skipped(path, reason, note)
-
-
-def _check_pillow() -> None:
-    try:
-        import PIL.Image  # noqa: F401
-    except ImportError as error:
-        raise OptionError("--decode decodes with Pillow, which is not installed: pip install pillow") from error
-
-
-def _decoding_problem(data: memoryview) -> tuple[str, str]:
-    import PIL.Image
-
-    try:
-        with PIL.Image.open(io.BytesIO(data)) as image:
-            image.load()
-    except Exception as error:  # Pillow's decoders raise all sorts of errors on damaged files
-        # Reports are the same for every run: addresses in memory are taken out.
-        return "cannot be decoded", f"{type(error).__name__}: {_ADDRESS.sub('', str(error))}"
-    return "", ""

@@ -116,6 +116,15 @@ def test_im08_im09_what_is_no_image_is_named(run: Run, write: Write, tmp_path: P
     assert set(rows(tmp_path / "out")) == {"a/good.jpg"}
 
 
+def test_im02_truncated_images_cannot_be_made_to_pass(
+    run: Run, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write({"cut.jpg": picture(1)[:-200]})
+    monkeypatch.setattr("PIL.ImageFile.LOAD_TRUNCATED_IMAGES", True)
+    error = run("shard", source, tmp_path / "out", "--decode", "--workers", "1", "--no-labels", code=1).stderr
+    assert "LOAD_TRUNCATED_IMAGES is set" in error
+
+
 def test_im01_truncated_images_are_found_when_decoded(run: Run, write: Write, tmp_path: Path) -> None:
     sink = io.BytesIO()
     Image.effect_noise((64, 64), 80).convert("RGB").save(sink, "JPEG")

@@ -95,7 +95,10 @@ def test_windows_are_resized_as_pillow_resizes_them(size: tuple[int, int]) -> No
     assert 0 < flips < 8
 
 
-needs_native = pytest.mark.skipif(not _native.decode_available(), reason="needs a build with libjpeg-turbo")
+needs_native = pytest.mark.skipif(
+    not _native.decode_available(),
+    reason="built without libjpeg-turbo: apt-get install libjpeg-dev, then make clean setup",
+)
 
 
 @needs_native

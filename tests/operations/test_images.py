@@ -10,8 +10,9 @@ import PIL.ImageFile
 import pytest
 from PIL import Image
 
+from dataflow.codecs.pillow_guard import load_pillow
 from dataflow.errors import OptionError
-from dataflow.operations.images import ImageSize, check_pillow, image_problem, image_size, names_images
+from dataflow.operations.images import ImageSize, image_problem, image_size, names_images
 from tests.operations.photographs import animation, black_png, encoded, photograph, picture
 
 
@@ -43,16 +44,16 @@ def test_im01_im09_nothing_at_all() -> None:
 
 
 def test_im02_the_flag_that_hides_damage_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    check_pillow()
+    load_pillow()
     monkeypatch.setattr(PIL.ImageFile, "LOAD_TRUNCATED_IMAGES", True)
     with pytest.raises(OptionError, match="truncated images would pass for whole ones"):
-        check_pillow()
+        load_pillow()
 
 
 def test_pillow_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL.ImageFile", None)
     with pytest.raises(OptionError, match=r"pip install 'dataflow-loader\[images\]'"):
-        check_pillow()
+        load_pillow()
 
 
 @pytest.mark.parametrize(
