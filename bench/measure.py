@@ -132,7 +132,9 @@ def show(title: str, rows: Sequence[Row], facts: Mapping[str, Any], json_file: P
     console.print(table)
     console.print(", ".join(f"{name} {value}" for name, value in facts.items()), style="dim", highlight=False)
     if json_file is not None:
-        json_file.write_text(json.dumps({"provenance": facts, "figures": [asdict(row) for row in rows]}, indent=1))
+        json_file.write_text(
+            json.dumps({"provenance": facts, "figures": [asdict(row) for row in rows]}, indent=1, default=str)
+        )
 
 
 def _module() -> str:
