@@ -9,30 +9,23 @@ from typing import Any
 import torch
 import torch.utils.data
 
-from dataflow.dataset import Dataset, Manifest
-from dataflow.dataset.stages import Decode
-from dataflow.errors import DataflowError, OptionError, StateError
+from dataflow.dataset import Dataset
+from dataflow.errors import DataflowError, OptionError
 from dataflow.pipeline.arguments import check_columns, check_kinds, check_numbers, check_unsupported
-from dataflow.pipeline.bad_rows import BadRows, Ledger
+from dataflow.pipeline.bad_rows import Ledger
+from dataflow.pipeline.blueprint import Blueprint, Options
 from dataflow.pipeline.build import PipelineRules, build
 from dataflow.pipeline.clocks import Clocks
-from dataflow.pipeline.decode import BatchDecoder
 from dataflow.pipeline.deliver import Pipeline
 from dataflow.pipeline.ends import check_end, warn_of_narrow_lanes
-from dataflow.pipeline.filler import Filler
-from dataflow.pipeline.form import plan_stages
-from dataflow.pipeline.iteration import ExactEnd, Iteration
+from dataflow.pipeline.iteration import Iteration
 from dataflow.pipeline.plan import BatchRules
-from dataflow.pipeline.position import Epochs, Mark, Position
+from dataflow.pipeline.position import Epochs, Position
 from dataflow.pipeline.rank import find_rank, local_ranks
 from dataflow.pipeline.report import report, stats
 from dataflow.pipeline.resources import available_cpus, available_memory
 from dataflow.pipeline.source import check_replaceable
-from dataflow.pipeline.working_set import WorkingSet, usual_block_bytes, working_set
-from dataflow.sampling.lanes import default_lanes
-from dataflow.sampling.layout import BlockLayout
-from dataflow.sampling.state import StreamState, pipeline_fingerprint
-from dataflow.sampling.stream import StreamRules
+from dataflow.sampling.state import StreamState
 
 _PREFETCH_FACTOR = 2
 _MEMORY_SHARE = 0.5
@@ -151,53 +144,52 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             pin_memory_device=pin_memory_device,
             in_order=in_order,
         )
-        self._dataset = dataset
         self.timeout = timeout
         self.num_workers = max(1, available_cpus() // local_ranks()) if num_workers is None else num_workers
         self.prefetch_factor = prefetch_factor or _PREFETCH_FACTOR
-        self._window = max(1, self.num_workers) * self.prefetch_factor
-        self._collate = collate_fn
-        self._pad = dict(pad or {})
         if dataset.schema is not None:
-            check_columns(dataset.schema.names, self._pad)
-        self._agree = agree
-        self._ledger = Ledger() if on_error == "skip" else None
+            check_columns(dataset.schema.names, pad or {})
         self.seed = seed
         self.shuffle = bool(shuffle)
         coordinate = find_rank(rank, world_size, mesh)
-        self._batches = BatchRules(int(batch_size or 1), coordinate.rank, coordinate.ranks, drop_last)
-        self._given_lanes = lanes if self.shuffle else None
-        self._manifest = dataset.manifest
-        chosen = lanes or default_lanes(self._manifest.num_blocks, usual_block_bytes(self._manifest))
-        self._lanes = chosen if self.shuffle else 1
-        self._epochs = Epochs(
-            self._manifest.num_rows, dataset.one_to_one, end == "exact", self._batches, steps_per_epoch, epochs
-        )
+        batches = BatchRules(int(batch_size or 1), coordinate.rank, coordinate.ranks, drop_last)
+        exact = end == "exact"
+        self._epochs = Epochs(dataset.num_rows, dataset.one_to_one, exact, batches, steps_per_epoch, epochs)
         check_end(self._epochs, end, agree)
-        warn_of_narrow_lanes(self._lanes, self._batches.ranks)
-        self._memory = memory_limit or int(available_memory() * _MEMORY_SHARE / local_ranks())
-        self._working_set = self._measure()
+        options = Options(
+            batches=batches,
+            shuffle=self.shuffle,
+            seed=seed,
+            lanes=lanes,
+            workers=self.num_workers,
+            window=max(1, self.num_workers) * self.prefetch_factor,
+            memory=memory_limit or int(available_memory() * _MEMORY_SHARE / local_ranks()),
+            pad=dict(pad or {}),
+            collate=collate_fn,
+            agree=agree,
+            pin=bool(pin_memory and torch.cuda.is_available()),
+            ledger=Ledger() if on_error == "skip" else None,
+        )
+        self._blueprint = Blueprint(dataset, options, self._epochs)
+        warn_of_narrow_lanes(self.lanes, batches.ranks)
         self._position = Position(self._epochs)
-        self._prefix_epoch = 0
         self._running: weakref.ref[Iteration] | None = None
-        self._source = dataset.source
-        self._last: Pipeline | None = None
-        self._decoder: BatchDecoder | None = None
+        self._last: tuple[PipelineRules, Pipeline] | None = None
 
     @property
     def rank(self) -> int:
         """Number of this data-parallel rank."""
-        return self._batches.rank
+        return self._blueprint.options.batches.rank
 
     @property
     def world_size(self) -> int:
         """Number of data-parallel ranks."""
-        return self._batches.ranks
+        return self._blueprint.options.batches.ranks
 
     @property
     def lanes(self) -> int:
         """Number of lanes of the stream."""
-        return self._lanes
+        return self._blueprint.lanes
 
     def __len__(self) -> int:
         """Batches of an iteration, the same on all ranks.
@@ -205,7 +197,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         Raises:
             TypeError: Lanes drop samples, so that only reading tells.
         """
-        self._drop_prefix()
+        self._blueprint.drop_prefix(self._position.now.epoch)
         length = self._epochs.length()
         if length is None:
             raise TypeError(
@@ -219,22 +211,17 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         if previous is not None:
             previous.close()
         start, number = self._position.begin()
-        self._drop_prefix()
-        rules = self._rules()
-        self._source, self._decoder = rules.source, rules.form.decoder
-        self._last = build(rules, start, self._epochs.extent(start.slots), Clocks())
-        exact = None
-        if self._epochs.exact and not self._epochs.one_to_one:
-            filler = Filler(self._dataset, rules.deciding, rules.form, self.seed, start.epoch)
-            agree = self._agree if self.world_size > 1 else None
-            exact = ExactEnd(self._lanes, self._epochs.num_rows, self._dataset.filters, agree, filler)
+        self._blueprint.drop_prefix(start.epoch)
+        rules = self._blueprint.rules()
+        pipeline = build(rules, start, self._epochs.extent(start.slots), Clocks())
+        self._last = rules, pipeline
         iteration = Iteration(
-            self._last,
+            pipeline,
             self._position,
             start,
             number,
             timeout=self.timeout or None,
-            exact=exact,
+            exact=self._blueprint.exact_end(rules, start.epoch),
         )
         self._running = weakref.ref(iteration)
         return iteration
@@ -252,17 +239,8 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         Where no samples are dropped, the state of any rank is that of all. Otherwise see `dataflow.merge_states`.
         """
         now = self._position.now
-        cursors = None if self._epochs.one_to_one else now.cursors
-        self._drop_prefix()
-        return StreamState(
-            self._manifest.fingerprint,
-            self._fingerprint(self._lanes),
-            self.seed,
-            self._lanes,
-            now.epoch,
-            now.slots,
-            cursors,
-        ).to_dict()
+        self._blueprint.drop_prefix(now.epoch)
+        return self._blueprint.state(now).to_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from a state, on any number of ranks and with any batch size; takes effect at the next `iter()`.
@@ -273,40 +251,21 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         Raises:
             StateError: The state is of another dataset, pipeline or seed, or of one rank where all are needed.
         """
-        state = StreamState.from_dict(state_dict)
-        manifest = self._dataset.manifest.prefix(state.dataset)
-        if manifest is None:
-            excluded = self._manifest.num_excluded
-            note = f" ({excluded:,} rows are excluded from it, perhaps since then)" if excluded else ""
-            raise StateError(
-                f"the state is of dataset {state.dataset}, {self._manifest.url} is {self._manifest.fingerprint}{note}: "
-                "open the dataset that the state was taken from"
-            )
-        state.check_belongs(
-            lanes=self._given_lanes,
-            pipeline=self._fingerprint(state.lanes),
-            seed=self.seed,
-            described=self._describe(),
-        )
-        state.check_complete()
-        self._lanes = state.lanes
-        self._use(manifest)
-        self._prefix_epoch = state.epoch
-        self._position.load(Mark(state.epoch, state.slots, dict(state.cursors or {})))
+        self._position.load(self._blueprint.load(StreamState.from_dict(state_dict)))
 
     def stats(self) -> dict[str, Any]:
         """Figures of the last iteration: seconds busy, starved, blocked of each stage, bytes, and waits."""
-        if self._last is None or self._decoder is None:
+        if self._last is None:
             raise DataflowError("nothing was read yet: iterate first")
-        blocks, batches = self._working_set.blocks, self._working_set.batches
-        working_set = {"blocks": blocks, "batches": batches, "memory_limit": self._memory}
+        rules, pipeline = self._last
+        memory, limit = self._blueprint.working_set, self._blueprint.options.memory
         return stats(
-            self._last,
-            self._source,
-            self._decoder.slabs.values(),
-            self._decoders(),
-            len(self._ledger or ()),
-            working_set,
+            pipeline,
+            rules.source,
+            rules.form.decoder.slabs.values(),
+            self._blueprint.decoders(),
+            len(self._blueprint.options.ledger or ()),
+            {"blocks": memory.blocks, "batches": memory.batches, "memory_limit": limit},
         )
 
     def ledger(self) -> list[dict[str, Any]]:
@@ -315,76 +274,9 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         Each is listed once, with the URLs of dataset and shard, the block, the row within it, the `sample_id`, its
         value in the column `key`, the column that does not decode, and the reason. Batches that wait count, too.
         """
-        return self._ledger.entries() if self._ledger is not None else []
+        ledger = self._blueprint.options.ledger
+        return ledger.entries() if ledger is not None else []
 
     def report(self) -> str:
         """The figures of `stats` as text: a table, and what the consumer waited for."""
         return report(self.stats())
-
-    def _use(self, manifest: Manifest) -> None:
-        self._manifest = manifest
-        self._epochs.num_rows = manifest.num_rows
-        self._working_set = self._measure()
-
-    def _drop_prefix(self) -> None:
-        """Take in shards that were added to the dataset, once the epoch of a state that did not have them is over."""
-        grown = self._manifest.num_shards < self._dataset.manifest.num_shards
-        if grown and self._epochs.steps is None and self._position.now.epoch != self._prefix_epoch:
-            self._use(self._dataset.manifest)
-
-    def _rules(self) -> PipelineRules:
-        dataset = self._dataset
-        source = dataset.source.uncounted()
-        pads = bool(self._epochs.steps is None and not self._batches.drop_last and self._batches.ranks > 1)
-        deciding, form = plan_stages(
-            dataset,
-            BadRows(self._manifest, source, self._ledger),
-            rows=self._batches.batch_size,
-            waiting=self._window,
-            pad=self._pad,
-            collate=self._collate,
-            marks_valid=pads or (self._epochs.exact and not self._epochs.one_to_one),
-            pin=bool(self.pin_memory and torch.cuda.is_available()),
-        )
-        return PipelineRules(
-            self._manifest,
-            source,
-            deciding,
-            dataset.filters,
-            StreamRules(BlockLayout.of(self._manifest.rows), self.seed, "", self._lanes, self.shuffle),
-            self._batches,
-            self._epochs.exact,
-            form,
-            self.num_workers,
-            self._window,
-            self._working_set,
-        )
-
-    def _measure(self) -> WorkingSet:
-        return working_set(
-            self._manifest,
-            lanes=self._lanes,
-            ranks=self._batches.ranks,
-            rank=self._batches.rank,
-            batch_size=self._batches.batch_size,
-            window=self._window,
-            concurrency=self._dataset.store.concurrency,
-            limit=self._memory,
-            decoded=sum(stage.nbytes for stage in self._decoded()),
-        )
-
-    def _fingerprint(self, lanes: int) -> str:
-        stages = [list(stage) for stage in self._dataset.pipeline]
-        if self._epochs.exact and not self._epochs.one_to_one:
-            stages.append(["end", "exact"])
-        return pipeline_fingerprint(lanes, self.shuffle, stages)
-
-    def _decoded(self) -> list[Decode]:
-        return [stage for stage in self._dataset.stages if isinstance(stage, Decode)]
-
-    def _decoders(self) -> dict[str, str]:
-        return {stage.column: stage.codec.decoder() for stage in self._decoded()}
-
-    def _describe(self) -> str:
-        stages = " -> ".join(" ".join(map(str, stage)) for stage in self._dataset.pipeline) or "no stages"
-        return f"shuffle={self.shuffle}, {stages}"

@@ -287,8 +287,8 @@ def test_sg01_a_fork_can_iterate_whatever_locks_were_held(rows: Rows) -> None:
     loader = dataflow.DataLoader(rows(400), batch_size=1, num_workers=2)
     iterator = iter(loader)
     next(iterator)
-    pipeline = loader._last
-    assert pipeline is not None
+    assert loader._last is not None
+    _, pipeline = loader._last
     parts = (pipeline, pipeline.table, pipeline.fetcher, pipeline.clocks)
     locks = [value for part in parts for value in vars_of(part) if hasattr(value, "acquire")]
     assert len(locks) > 2

@@ -1,0 +1,201 @@
+"""Blueprint: what all iterations of a loader have in common, from which each of them is built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dataflow.dataset import Dataset, Manifest
+from dataflow.dataset.stages import Decode
+from dataflow.errors import StateError
+from dataflow.pipeline.bad_rows import BadRows, Ledger
+from dataflow.pipeline.build import PipelineRules
+from dataflow.pipeline.filler import Filler
+from dataflow.pipeline.form import plan_stages
+from dataflow.pipeline.iteration import ExactEnd
+from dataflow.pipeline.plan import BatchRules
+from dataflow.pipeline.position import Epochs, Mark
+from dataflow.pipeline.transform import Sample
+from dataflow.pipeline.working_set import WorkingSet, usual_block_bytes, working_set
+from dataflow.sampling.lanes import default_lanes
+from dataflow.sampling.layout import BlockLayout
+from dataflow.sampling.state import StreamState, pipeline_fingerprint
+from dataflow.sampling.stream import StreamRules
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a loader was told, completed by what the machine says.
+
+    Attributes:
+        batches: How the stream is cut.
+        shuffle: Whether the order is shuffled.
+        seed: Seed of the order and of all random numbers.
+        lanes: Number of lanes; None leaves it to the dataset.
+        workers: Threads that assemble.
+        window: Most batches that wait.
+        memory: Bytes that blocks and waiting batches may take.
+        pad: Ragged columns to pad, and what with.
+        collate: The user's function from samples to a batch.
+        agree: "This rank has more" to "any rank has more", where ranks find the end together.
+        pin: Whether tensors go to page-locked memory.
+        ledger: Where rows that do not decode are listed; None where they are errors.
+    """
+
+    batches: BatchRules
+    shuffle: bool
+    seed: int
+    lanes: int | None
+    workers: int
+    window: int
+    memory: int
+    pad: Mapping[str, Any]
+    collate: Callable[[list[Sample]], Any] | None
+    agree: Callable[[bool], bool] | None
+    pin: bool
+    ledger: Ledger | None
+
+
+class Blueprint:
+    """The dataset as it is read now, and how.
+
+    Attributes:
+        options: What the loader was told.
+        epochs: How the stream is cut into epochs.
+        manifest: The shards that the current epoch has: fewer than the dataset's, where some were added since.
+        lanes: Number of lanes of the stream.
+        working_set: Bytes that a pipeline takes.
+    """
+
+    def __init__(self, dataset: Dataset, options: Options, epochs: Epochs) -> None:
+        self._dataset = dataset
+        self.options = options
+        self.epochs = epochs
+        self.manifest = dataset.manifest
+        chosen = options.lanes or default_lanes(self.manifest.num_blocks, usual_block_bytes(self.manifest))
+        self.lanes = chosen if options.shuffle else 1
+        self.working_set = self._measure()
+        self._prefix_epoch = 0
+
+    def rules(self) -> PipelineRules:
+        """The rules of a pipeline, with a form and counters of its own."""
+        dataset, options = self._dataset, self.options
+        source = dataset.source.uncounted()
+        pads = bool(self.epochs.steps is None and not options.batches.drop_last and options.batches.ranks > 1)
+        deciding, form = plan_stages(
+            dataset,
+            BadRows(self.manifest, source, options.ledger),
+            rows=options.batches.batch_size,
+            waiting=options.window,
+            pad=options.pad,
+            collate=options.collate,
+            marks_valid=pads or self._ends_exactly,
+            pin=options.pin,
+        )
+        return PipelineRules(
+            self.manifest,
+            source,
+            deciding,
+            dataset.filters,
+            StreamRules(BlockLayout.of(self.manifest.rows), options.seed, "", self.lanes, options.shuffle),
+            options.batches,
+            self.epochs.exact,
+            form,
+            options.workers,
+            options.window,
+            self.working_set,
+        )
+
+    def exact_end(self, rules: PipelineRules, epoch: int) -> ExactEnd | None:
+        """How ranks find the end of an epoch whose lanes drop samples; None where the end is known."""
+        if not self._ends_exactly:
+            return None
+        options = self.options
+        filler = Filler(self._dataset, rules.deciding, rules.form, options.seed, epoch)
+        agree = options.agree if options.batches.ranks > 1 else None
+        return ExactEnd(self.lanes, self.epochs.num_rows, self._dataset.filters, agree, filler)
+
+    def state(self, mark: Mark) -> StreamState:
+        """The state of a loader that stands at a mark."""
+        return StreamState(
+            self.manifest.fingerprint,
+            self._fingerprint(self.lanes),
+            self.options.seed,
+            self.lanes,
+            mark.epoch,
+            mark.slots,
+            None if self.epochs.one_to_one else mark.cursors,
+        )
+
+    def load(self, state: StreamState) -> Mark:
+        """Take on the shards and the lanes of a state; where it stands.
+
+        Raises:
+            StateError: The state is of another dataset, pipeline or seed, or of one rank where all are needed.
+        """
+        manifest = self._dataset.manifest.prefix(state.dataset)
+        if manifest is None:
+            excluded = self.manifest.num_excluded
+            note = f" ({excluded:,} rows are excluded from it, perhaps since then)" if excluded else ""
+            raise StateError(
+                f"the state is of dataset {state.dataset}, {self.manifest.url} is {self.manifest.fingerprint}{note}: "
+                "open the dataset that the state was taken from"
+            )
+        state.check_belongs(
+            lanes=self.options.lanes if self.options.shuffle else None,
+            pipeline=self._fingerprint(state.lanes),
+            seed=self.options.seed,
+            described=self._describe(),
+        )
+        state.check_complete()
+        self.lanes = state.lanes
+        self._use(manifest)
+        self._prefix_epoch = state.epoch
+        return Mark(state.epoch, state.slots, dict(state.cursors or {}))
+
+    def drop_prefix(self, epoch: int) -> None:
+        """Take in shards that were added to the dataset, once the epoch of a state that did not have them is over."""
+        grown = self.manifest.num_shards < self._dataset.manifest.num_shards
+        if grown and self.epochs.steps is None and epoch != self._prefix_epoch:
+            self._use(self._dataset.manifest)
+
+    def decoders(self) -> dict[str, str]:
+        """What decodes each column that is decoded."""
+        return {stage.column: stage.codec.decoder() for stage in self._decoded()}
+
+    @property
+    def _ends_exactly(self) -> bool:
+        return self.epochs.exact and not self.epochs.one_to_one
+
+    def _use(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self.epochs.num_rows = manifest.num_rows
+        self.working_set = self._measure()
+
+    def _measure(self) -> WorkingSet:
+        options = self.options
+        return working_set(
+            self.manifest,
+            lanes=self.lanes,
+            ranks=options.batches.ranks,
+            rank=options.batches.rank,
+            batch_size=options.batches.batch_size,
+            window=options.window,
+            concurrency=self._dataset.store.concurrency,
+            limit=options.memory,
+            decoded=sum(stage.nbytes for stage in self._decoded()),
+        )
+
+    def _fingerprint(self, lanes: int) -> str:
+        stages = [list(stage) for stage in self._dataset.pipeline]
+        if self._ends_exactly:
+            stages.append(["end", "exact"])
+        return pipeline_fingerprint(lanes, self.options.shuffle, stages)
+
+    def _decoded(self) -> list[Decode]:
+        return [stage for stage in self._dataset.stages if isinstance(stage, Decode)]
+
+    def _describe(self) -> str:
+        stages = " -> ".join(" ".join(map(str, stage)) for stage in self._dataset.pipeline) or "no stages"
+        return f"shuffle={self.options.shuffle}, {stages}"
