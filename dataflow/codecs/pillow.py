@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from types import ModuleType
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,9 +42,36 @@ def decode_with_pillow(image: Image, data: bytes, key: int) -> NDArray[np.uint8]
         BadImageError: It is no image, damaged, or too large.
         OptionError: Pillow is missing, or set to pass over the end that a truncated image lacks.
     """
+    with opened(data) as picture:
+        if problem := check_pixels(image, picture.height, picture.width):
+            raise BadImageError(problem)
+        with room_for(picture):
+            orientation = orientation_of(picture)
+            picture.load()
+            if picture.format == "TIFF":
+                # Pillow has turned it already; all others are as stored.
+                picture = _turned_back(picture, orientation)
+            (top, left, rows, columns), turn = image.cut(picture.height, picture.width, orientation, key)
+            size = (image.height, image.width) if turn.swap else (image.width, image.height)
+            box = (left, top, left + columns, top + rows)
+            resized = to_rgb(picture).resize(size, load_pillow().Resampling.BILINEAR, box)
+    return turn.apply(np.asarray(resized), 0, 1)
+
+
+@contextmanager
+def opened(data: bytes) -> Iterator[Any]:
+    """An image, to be decoded within: whatever is found to be wrong with it is a `BadImageError`.
+
+    Raises:
+        BadImageError: It is no image, damaged, or too large.
+        OptionError: Pillow is missing, or set to pass over the end that a truncated image lacks.
+    """
     pillow = load_pillow()
+    if not data:
+        raise BadImageError("is empty")
     try:
-        return _decode(pillow, image, data, key)
+        with pillow.open(io.BytesIO(data), formats=_FORMATS) as picture:
+            yield picture
     except (BadImageError, MemoryError):
         raise
     except pillow.DecompressionBombError as error:
@@ -64,33 +92,16 @@ def check_pixels(image: Image, height: int, width: int) -> str:
     )
 
 
-def _decode(pillow: ModuleType, image: Image, data: bytes, key: int) -> NDArray[np.uint8]:
-    if not data:
-        raise BadImageError("is empty")
-    with pillow.open(io.BytesIO(data), formats=_FORMATS) as picture:
-        if problem := check_pixels(image, picture.height, picture.width):
-            raise BadImageError(problem)
-        with room_for(picture):
-            orientation = _orientation(picture)
-            picture.load()
-            if picture.format == "TIFF":
-                # Pillow has turned it already; all others are as stored.
-                picture = _turned_back(pillow, picture, orientation)
-            (top, left, rows, columns), turn = image.cut(picture.height, picture.width, orientation, key)
-            size = (image.height, image.width) if turn.swap else (image.width, image.height)
-            box = (left, top, left + columns, top + rows)
-            resized = _rgb(pillow, picture).resize(size, pillow.Resampling.BILINEAR, box)
-    return turn.apply(np.asarray(resized), 0, 1)
-
-
-def _orientation(picture: PIL.Image.Image) -> int:
+def orientation_of(picture: PIL.Image.Image) -> int:
+    """The EXIF orientation of an image."""
     try:
         return int(picture.getexif().get(_ORIENTATION_TAG, 1))
     except Exception:  # damaged metadata, of a picture that may be whole
         return 1
 
 
-def _turned_back(pillow: ModuleType, picture: Any, orientation: int) -> Any:
+def _turned_back(picture: Any, orientation: int) -> Any:
+    pillow = load_pillow()
     turn = turn_for(orientation)
     if turn.mirror:
         picture = picture.transpose(pillow.Transpose.FLIP_LEFT_RIGHT)
@@ -99,13 +110,18 @@ def _turned_back(pillow: ModuleType, picture: Any, orientation: int) -> Any:
     return picture.transpose(pillow.Transpose.TRANSPOSE) if turn.swap else picture
 
 
-def _rgb(pillow: ModuleType, picture: Any) -> Any:
+def to_rgb(picture: Any) -> Any:
+    """A decoded image of any kind as RGB of 8 bits.
+
+    Raises:
+        BadImageError: Its pixels have no range.
+    """
     mode = picture.mode
     if mode == "RGB":
         return picture
     if mode.startswith("I;16"):
         # Pillow's own conversion cuts off at 255 instead.
-        return pillow.fromarray((np.asarray(picture) >> 8).astype(np.uint8)).convert("RGB")
+        return load_pillow().fromarray((np.asarray(picture) >> 8).astype(np.uint8)).convert("RGB")
     if mode in ("I", "F"):
         raise BadImageError(f"has 32-bit pixels (Pillow's mode {mode!r}), which have no range: decode it in a map()")
     if mode in ("La", "RGBa"):
