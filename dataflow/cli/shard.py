@@ -169,8 +169,7 @@ def shard(
         raise OptionError("--block-mib and --shard-mib must be more than 0")
     tokens = None
     if tokenizer is not None:
-        skip = on_error is OnError.SKIP
-        tokens = tokens_step(tokenizer, text, keep_text, eod, special_tokens, drop_empty, skip)
+        tokens = tokens_step(tokenizer, text, keep_text, eod, special_tokens, drop_empty)
     elif keep_text or eod is not None or special_tokens or drop_empty or text != "text":
         raise OptionError("--text, --keep-text, --eod, --special-tokens and --drop-empty need --tokenizer")
     if sources == ["-"]:

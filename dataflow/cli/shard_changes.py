@@ -51,7 +51,7 @@ def parse_shares(text: str) -> dict[str, str] | list[str]:
 
 
 def tokens_step(
-    tokenizer: str, text: str, keep_text: bool, end: str | None, special_tokens: bool, drop_empty: bool, skip: bool
+    tokenizer: str, text: str, keep_text: bool, end: str | None, special_tokens: bool, drop_empty: bool
 ) -> Step:
     """The step that makes tokens.
 
@@ -68,7 +68,6 @@ def tokens_step(
         end=None if end is None else found.token_id(end),
         special_tokens=special_tokens,
         drop_empty=drop_empty,
-        drop_null=skip or drop_empty,
     )
 
 

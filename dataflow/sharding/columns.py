@@ -39,7 +39,7 @@ class Select(Step):
             check_column(schema, name)
         return pa.schema([schema.field(name) for name in self.names])
 
-    def apply(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Skipped]]:
+    def apply(self, batch: pa.RecordBatch, skip: bool) -> tuple[pa.RecordBatch, list[Skipped]]:
         """See `Step.apply`."""
         return batch.select(list(self.names)), []
 
@@ -75,7 +75,7 @@ class Rename(Step):
             )
         return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
 
-    def apply(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Skipped]]:
+    def apply(self, batch: pa.RecordBatch, skip: bool) -> tuple[pa.RecordBatch, list[Skipped]]:
         """See `Step.apply`."""
         return batch.rename_columns(self._renamed(batch.schema.names)), []
 

@@ -38,7 +38,7 @@ class Work:
         most_block_bytes: A block is smaller, unless one row is not.
         compression: What blocks are compressed with.
         seed: Names the order of rows whose items have many; None keeps theirs.
-        keep_skipping: Whether finished shards that lack bad rows are good as they are.
+        skip: Whether bad rows are left out; finished shards that lack some are good then.
         threads: Threads that read.
     """
 
@@ -50,7 +50,7 @@ class Work:
     most_block_bytes: int
     compression: Compression | None
     seed: int | None
-    keep_skipping: bool
+    skip: bool
     threads: int
 
 
@@ -123,7 +123,7 @@ def make_shards(work: Work, jobs: Iterable[ShardJob]) -> Iterator[Shard]:
 def _finished(work: Work, store: Store, job: ShardJob) -> Shard | None:
     """A shard that an earlier run has made, None if it is not good."""
     skipped = load_skipped(store, job.number)
-    if skipped and not work.keep_skipping:
+    if skipped and not work.skip:
         return None
     name = shard_name(job.number)
     try:
@@ -152,7 +152,7 @@ def _write(work: Work, store: Store, job: ShardJob) -> tuple[ShardFile, list[Ski
 
 def _batches(work: Work, job: ShardJob, skipped: list[Skipped]) -> Iterator[pa.RecordBatch]:
     def read(place: Any) -> tuple[pa.RecordBatch, list[Skipped]]:
-        return read_rows(work.reader, place, work.steps)
+        return read_rows(work.reader, place, work.steps, work.skip)
 
     for batch, bad in read_ahead(work.reader.chunks(job.part, work.rows_per_block), read, work.threads):
         skipped += bad

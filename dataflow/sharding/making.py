@@ -47,14 +47,17 @@ class Done:
 def opened_source(source: str | Sequence[str], options: ShardOptions, target: str) -> Iterator[Source]:
     """Opens what is to be made into a dataset; copies that this takes are removed at the end."""
     with scratch_folder() as folder:
-        yield open_sources([source] if isinstance(source, str) else source, options, folder, target)
+        opened = open_sources([source] if isinstance(source, str) else source, options, folder, target)
+        opened.properties["shuffle_seed"] = options.seed
+        schema = opened.schema
+        for step in options.steps:
+            opened.properties |= step.properties(schema, opened.properties)
+            schema = step.schema(schema)
+        yield opened
 
 
 def make_plan(goal: Target, source: Source, options: ShardOptions) -> Plan:
     """The plan of what is made at a target. A dataset that another plan has made there is left alone."""
-    source.properties["shuffle_seed"] = options.seed
-    for step in options.steps:
-        source.properties |= step.properties
     plan = Plan.of(source, options, goal.base)
     if goal.written is not None and goal.unfinished is not None and plan.identity != goal.unfinished.identity:
         goal.forget()
@@ -88,7 +91,7 @@ def write_dataset(
         most_block_bytes=2 * plan.block_bytes,
         compression=plan.compression,
         seed=options.seed if (source.item_rows > 1).any() else None,
-        keep_skipping=options.on_error == "skip",
+        skip=options.on_error == "skip",
         threads=max(2, source.concurrency // workers),
     )
     with closing(run_jobs(work, jobs, workers)) as shards:

@@ -83,7 +83,7 @@ class Plan:
         ends = np.cumsum(source.item_rows[order])
         row_bytes = source.row_bytes
         if row_bytes is None or steps:
-            row_bytes = _sampled_row_bytes(source, order, steps)
+            row_bytes = _sampled_row_bytes(source, order, steps, options.on_error == "skip")
         row_bytes = max(1.0, row_bytes)
         block_bytes = options.block_bytes or usual_block_bytes(int(row_bytes * num_rows * share))
         rows_per_block = max(1, round(block_bytes / row_bytes))
@@ -155,13 +155,13 @@ def _bounds(
     return np.array(bounds, np.int64)
 
 
-def _sampled_row_bytes(source: Source, order: npt.NDArray[np.int64], steps: tuple[Step, ...]) -> float:
+def _sampled_row_bytes(source: Source, order: npt.NDArray[np.int64], steps: tuple[Step, ...], skip: bool) -> float:
     """Mean size of the first rows in memory, after all steps."""
     rows = num_bytes = 0
     items = order[source.item_rows[order] > 0][:_SAMPLE_CHUNKS]
     part = source.part(items, 0, int(source.item_rows[items[-1]]))
     for chunk in _first(source.reader.chunks(part, 1)):
-        batch, _ = read_rows(source.reader, chunk, steps)
+        batch, _ = read_rows(source.reader, chunk, steps, skip)
         rows += batch.num_rows
         num_bytes += batch.nbytes
         if num_bytes >= _SAMPLE_BYTES:

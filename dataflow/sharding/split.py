@@ -53,7 +53,7 @@ class Part(Step):
         _check_kind(self.column, schema.field(self.column).type)
         return schema
 
-    def apply(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Skipped]]:
+    def apply(self, batch: pa.RecordBatch, skip: bool) -> tuple[pa.RecordBatch, list[Skipped]]:
         """See `Step.apply`."""
         keys = batch.column(self.column)
         if keys.null_count:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -18,9 +18,16 @@ __all__ = ["Step", "read_rows", "row_name", "schema_after"]
 class Step(Protocol):
     """One change. It travels to worker processes, and its `repr` is part of the plan: a frozen dataclass does well."""
 
-    @property
-    def properties(self) -> dict[str, Any]:
-        """JSON-able facts that the dataset should keep."""
+    def properties(self, schema: pa.Schema, before: Mapping[str, Any]) -> dict[str, Any]:
+        """JSON-able facts that the dataset should keep.
+
+        Args:
+            schema: The columns before this step.
+            before: Facts that there are already.
+
+        Raises:
+            OptionError: The columns lack what the step needs.
+        """
         return {}
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
@@ -31,24 +38,28 @@ class Step(Protocol):
         """
         ...
 
-    def apply(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Skipped]]:
+    def apply(self, batch: pa.RecordBatch, skip: bool) -> tuple[pa.RecordBatch, list[Skipped]]:
         """Changes some rows, in any batches: the result for a row depends on that row alone.
+
+        Args:
+            batch: The rows.
+            skip: Whether bad rows are left out instead of ending the run.
 
         Returns:
             The rows, and those that were left out because something is wrong with them, named by `row_name`.
 
         Raises:
-            CorruptDataError: A row is bad, and bad rows are not to be left out.
+            CorruptDataError: A row is bad, and `skip` is false.
         """
         ...
 
 
-def read_rows(reader: Reader, place: Any, steps: Sequence[Step]) -> tuple[pa.RecordBatch, list[Skipped]]:
+def read_rows(reader: Reader, place: Any, steps: Sequence[Step], skip: bool) -> tuple[pa.RecordBatch, list[Skipped]]:
     """A chunk of a source after all steps, and all that was left out of it; errors as those of `Reader.read`."""
     batch, skipped = reader.read(place)
     for step in steps:
         try:
-            batch, left_out = step.apply(batch)
+            batch, left_out = step.apply(batch, skip)
         except CorruptDataError as error:
             raise CorruptDataError(f"{reader.describe(place)}: {error}") from error
         skipped += [replace(item, name=f"{item.name} of {reader.describe(place)}") for item in left_out]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from dataflow.errors import CorruptDataError, OptionError
 from dataflow.formats import Skipped
+from dataflow.formats.numeric import numeric_array
 from dataflow.sharding.columns import check_column
 from dataflow.sharding.steps import Step, row_name
 from dataflow.sharding.tokenizer import Tokenizer
@@ -31,12 +32,12 @@ class Tokenize(Step):
 
     Args:
         tokenizer: Makes the tokens.
-        column: The text; bytes are taken for UTF-8. A row whose text is null is an error.
+        column: The text; bytes are taken for UTF-8. A row whose text is null is bad.
         keep_text: Whether that column stays.
         end: The id that each document gets at its end, None for none.
         special_tokens: Whether the tokenizer adds the special tokens that it would add around a text.
-        drop_empty: Whether documents without tokens are left out and reported; else they have length 0, or just `end`.
-        drop_null: Whether rows whose text is null are left out and reported.
+        drop_empty: Whether documents without tokens, and rows whose text is null, are left out and reported; else
+            the former have length 0, or just `end`.
     """
 
     tokenizer: Tokenizer
@@ -45,10 +46,8 @@ class Tokenize(Step):
     end: int | None = None
     special_tokens: bool = False
     drop_empty: bool = False
-    drop_null: bool = False
 
-    @property
-    def properties(self) -> dict[str, Any]:
+    def properties(self, schema: pa.Schema, before: Mapping[str, Any]) -> dict[str, Any]:
         """See `Step.properties`."""
         return {
             "tokenizer": {
@@ -80,18 +79,18 @@ class Tokenize(Step):
         added = (pa.field("tokens", pa.list_(self._type)), pa.field("num_tokens", pa.int32()))
         return pa.schema([*fields, *added])
 
-    def apply(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Skipped]]:
+    def apply(self, batch: pa.RecordBatch, skip: bool) -> tuple[pa.RecordBatch, list[Skipped]]:
         """See `Step.apply`."""
         schema = self.schema(batch.schema)
         texts = _as_text(batch, self.column)
         skipped: list[Skipped] = []
         if texts.null_count:
-            batch, texts, skipped = self._without_null(batch, texts)
+            batch, texts, skipped = self._without_null(batch, texts, skip)
         ids, counts = self._encode(texts)
         if self.drop_empty and len(counts) and not counts.all():
             empty = np.flatnonzero(counts == 0).tolist()
             skipped += [Skipped(row_name(batch, row), "an empty document") for row in empty]
-            batch = batch.filter(pa.array(counts > 0))
+            batch = batch.take(numeric_array(np.flatnonzero(counts)))
             counts = counts[counts > 0]
         if self.end is not None:
             ids = np.insert(ids, np.cumsum(counts), self.end)
@@ -99,16 +98,17 @@ class Tokenize(Step):
         columns = [batch.column(name) for name in schema.names if name not in _ADDED]
         offsets = np.zeros(len(counts) + 1, np.int32)
         offsets[1:] = np.cumsum(counts)
-        tokens = pa.ListArray.from_arrays(
-            pa.array(offsets), pa.array(ids, self._type), type=schema.field("tokens").type
-        )
-        columns += [tokens, pa.array(counts, pa.int32())]
+        values = numeric_array(ids).cast(self._type)
+        tokens = pa.ListArray.from_arrays(numeric_array(offsets), values, type=schema.field("tokens").type)
+        columns += [tokens, numeric_array(counts).cast(pa.int32())]
         return pa.RecordBatch.from_arrays(columns, schema=schema), skipped
 
-    def _without_null(self, batch: pa.RecordBatch, texts: pa.Array) -> tuple[pa.RecordBatch, pa.Array, list[Skipped]]:
+    def _without_null(
+        self, batch: pa.RecordBatch, texts: pa.Array, skip: bool
+    ) -> tuple[pa.RecordBatch, pa.Array, list[Skipped]]:
         there = texts.is_valid()
         rows = np.flatnonzero(~there.to_numpy(zero_copy_only=False)).tolist()
-        if not (self.drop_null or self.drop_empty):
+        if not (skip or self.drop_empty):
             raise CorruptDataError(
                 f"{row_name(batch, rows[0])} has no text: {self.column!r} is null. Give --drop-empty or --on-error "
                 "skip, which leave such rows out and count them"

@@ -173,7 +173,7 @@ class Measured(Step):
     def schema(self, schema: pa.Schema) -> pa.Schema:
         return schema.remove(schema.get_field_index("image")).append(pa.field("length", pa.int32()))
 
-    def apply(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Skipped]]:
+    def apply(self, batch: pa.RecordBatch, skip: bool) -> tuple[pa.RecordBatch, list[Skipped]]:
         lengths = pc.binary_length(batch.column("image"))
         return batch.drop_columns("image").append_column(pa.field("length", pa.int32()), lengths), []
 
