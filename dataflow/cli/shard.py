@@ -113,6 +113,22 @@ def shard(
         bool,
         typer.Option("--decode", help="Decode every image to see that it is whole.", rich_help_panel=_IMAGES),
     ] = False,
+    transcode: Annotated[
+        str | None,
+        typer.Option(
+            metavar="jpeg:q=90,subsampling=420,max_side=512",
+            help="Make upright JPEGs of images, with what is not as given there. Lossy.",
+            rich_help_panel=_IMAGES,
+        ),
+    ] = None,
+    transcode_columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B",
+            help="Columns of these images. Default: the one named image, jpg, ...",
+            rich_help_panel=_IMAGES,
+        ),
+    ] = None,
     seed: Annotated[
         int, typer.Option(help="Seed of the order in which rows are written.", rich_help_panel=_LAYOUT)
     ] = 0,
@@ -157,7 +173,14 @@ def shard(
     from contextlib import ExitStack
 
     from dataflow.cli.progress import Progress
-    from dataflow.cli.shard_changes import parse_columns, parse_renames, parse_shares, row_steps, tokens_step
+    from dataflow.cli.shard_changes import (
+        parse_columns,
+        parse_renames,
+        parse_shares,
+        row_steps,
+        tokens_step,
+        transcode_step,
+    )
     from dataflow.cli.skips import print_skipped, write_report
     from dataflow.dataset import Manifest
     from dataflow.errors import OptionError
@@ -172,6 +195,9 @@ def shard(
         tokens = tokens_step(tokenizer, text, keep_text, eod, special_tokens, drop_empty)
     elif keep_text or eod is not None or special_tokens or drop_empty or text != "text":
         raise OptionError("--text, --keep-text, --eod, --special-tokens and --drop-empty need --tokenizer")
+    if transcode_columns is not None and transcode is None:
+        raise OptionError("--transcode-columns needs --transcode")
+    jpegs = None if transcode is None else transcode_step(transcode, parse_columns(transcode_columns))
     if sources == ["-"]:
         sources = [line for line in sys.stdin.read().splitlines() if line]
     options = ShardOptions(
@@ -184,7 +210,9 @@ def shard(
         on_error=on_error.value,
         append=append,
         steps=tuple(
-            row_steps(parse_columns(columns), None if tokens is None else text, tokens, parse_renames(rename or []))
+            row_steps(
+                parse_columns(columns), jpegs, None if tokens is None else text, tokens, parse_renames(rename or [])
+            )
         ),
         limit=limit,
         compression=compression.value,

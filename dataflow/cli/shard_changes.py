@@ -1,15 +1,18 @@
-"""What the options of `dataflow shard` say about rows: which columns, tokens, and splits."""
+"""What the options of `dataflow shard` say about rows: which columns, images, tokens, and splits."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dataflow.errors import OptionError
 
 if TYPE_CHECKING:
     from dataflow.sharding import Step
 
-__all__ = ["parse_columns", "parse_renames", "parse_shares", "row_steps", "tokens_step"]
+__all__ = ["parse_columns", "parse_renames", "parse_shares", "row_steps", "tokens_step", "transcode_step"]
+
+# As options call them, and as `Transcode` does.
+_JPEG_PARAMETERS = {"q": "quality", "subsampling": "subsampling", "max_side": "max_side"}
 
 
 def parse_columns(text: str | None) -> list[str] | None:
@@ -71,13 +74,51 @@ def tokens_step(
     )
 
 
+def transcode_step(text: str, columns: list[str] | None) -> Step:
+    """The step that makes JPEGs, as in `jpeg` and `jpeg:q=90,subsampling=420,max_side=512`.
+
+    Args:
+        text: The format and how it is written.
+        columns: The images, None for the one column that has the name of an image.
+
+    Raises:
+        OptionError: The text has another form, or a value makes no sense.
+    """
+    from dataflow.sharding import Transcode
+
+    kind, colon, rest = text.partition(":")
+    if kind != "jpeg":
+        raise OptionError(f"--transcode {text}: {kind!r} is no format that is written, only jpeg is")
+    given: dict[str, Any] = {}
+    for item in rest.split(",") if colon else []:
+        name, equals, value = (part.strip() for part in item.partition("="))
+        if not equals or name not in _JPEG_PARAMETERS:
+            raise OptionError(
+                f"--transcode {text}: {item.strip()!r} is none of q=1..100, subsampling=420|422|444 and max_side=PIXELS"
+            )
+        if not value.isascii() or not value.isdecimal():
+            raise OptionError(f"--transcode {text}: {name} is {value!r}, it must be a whole number")
+        if _JPEG_PARAMETERS[name] in given:
+            raise OptionError(f"--transcode {text}: {name} comes twice")
+        given[_JPEG_PARAMETERS[name]] = ":".join(value) if name == "subsampling" else int(value)
+    try:
+        return Transcode(**given, columns=None if columns is None else tuple(columns))
+    except OptionError as error:
+        raise OptionError(f"--transcode {text}: {error}") from error
+
+
 def row_steps(
-    columns: list[str] | None, text: str | None, tokens: Step | None, renames: list[tuple[str, str]]
+    columns: list[str] | None,
+    transcode: Step | None,
+    text: str | None,
+    tokens: Step | None,
+    renames: list[tuple[str, str]],
 ) -> list[Step]:
     """The steps in the order that all options are meant for: names are those of the source, and renaming comes last.
 
     Args:
         columns: Columns to keep, None for all.
+        transcode: Makes JPEGs.
         text: The column that is read to make tokens.
         tokens: Makes tokens.
         renames: Old and new names.
@@ -88,6 +129,8 @@ def row_steps(
     if columns is not None:
         read = [text] if text is not None and text not in columns else []
         steps.append(Select((*columns, *read)))
+    if transcode is not None:
+        steps.append(transcode)
     if tokens is not None:
         steps.append(tokens)
     if renames:

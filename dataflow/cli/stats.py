@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,8 +31,6 @@ def stats(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show what the columns of a dataset hold: nulls, lengths, numbers, labels, formats and sizes of images."""
-    import json
-
     from dataflow.cli.progress import Progress
     from dataflow.dataset import Manifest
     from dataflow.operations.statistics import statistics
@@ -71,6 +70,8 @@ def _print(found: DatasetStatistics) -> None:
     if found.rows < manifest.num_rows:
         typer.echo(f"from a sample of {count_text(found.rows, 'row')}")
     facts = found.to_json()
+    if facts["transcoded"]:
+        typer.echo(f"transcoded: {json.dumps(facts['transcoded'], ensure_ascii=False)}")
     console.print(_table(facts))
     for column in facts["columns"]:
         for line in _lines(column):

@@ -46,6 +46,30 @@ def decode_images(image: Image, encoded: Encoded, keys: Sequence[int], out: NDAr
     return sorted(failures)
 
 
+def check_plain_jpeg(data: bytes) -> int | None:
+    """Decodes a JPEG to see that it is whole, as strictly as the native decoder is and Pillow is not.
+
+    Returns:
+        Its EXIF orientation; None for images that only Pillow decodes, which are not looked at.
+
+    Raises:
+        BadImageError: It is damaged.
+    """
+    if not _native.decode_available():
+        return None
+    encoded = Encoded.of_values([data])
+    ((height, width, kind, orientation),) = _native.jpeg_headers(*encoded).tolist()
+    if kind != _PLAIN_JPEG:
+        return None
+    windows, pixel = np.array([[0, 0, height, width]], np.int32), np.empty((1, 1, 1, 3), np.uint8)
+    found = _native.decode_jpegs(
+        *encoded, np.zeros(1, np.int64), windows, np.zeros(1, np.bool_), pixel, None, None, True, threads=1
+    )
+    if found:
+        raise BadImageError(found[0][1])
+    return int(orientation)
+
+
 class _Natively:
     """Images that the native decoder takes, with their windows of stored pixels."""
 
@@ -113,11 +137,11 @@ def _through_pillow(
         except BadImageError as error:
             failures.append(Failure(position, str(error)))
         else:
-            _write(image, pixels, out[position])
+            write_pixels(image, pixels, out[position])
     return failures
 
 
-def _write(image: Image, pixels: NDArray[np.uint8], out: NDArray[Any]) -> None:
+def write_pixels(image: Image, pixels: NDArray[np.uint8], out: NDArray[Any]) -> None:
     """Write [height, width, 3] in the layout and type that are asked for."""
     values: NDArray[Any] = pixels
     if image.dtype != "uint8":

@@ -14,6 +14,7 @@ from dataflow.formats import format_named
 from dataflow.formats.arrow import ArrowFormat
 from dataflow.operations.common_base import common_base
 from dataflow.operations.target import check_no_dataset
+from dataflow.sharding.transcode import TRANSCODED
 from dataflow.storage import join_url, open_store
 
 __all__ = ["Merged", "merge"]
@@ -155,7 +156,10 @@ def _merge_properties(manifests: list[Manifest]) -> tuple[dict[str, Any], list[s
     merged: dict[str, Any] = {}
     dropped: dict[str, None] = {}
     for manifest in manifests:
-        for name, value in manifest.properties.items():
+        # What was done to images has to be true of all of them.
+        for name, value in ({TRANSCODED: []} | manifest.properties).items():
             if merged.setdefault(name, value) != value:
                 dropped[name] = None
+    if not merged[TRANSCODED]:
+        del merged[TRANSCODED]
     return {name: value for name, value in merged.items() if name not in dropped}, list(dropped)

@@ -12,6 +12,7 @@ from dataflow.errors import OptionError
 from dataflow.operations.blocks import OnProgress, in_order
 from dataflow.operations.column_statistics import ColumnStatistics
 from dataflow.operations.distribution import Distribution
+from dataflow.sharding.transcode import TRANSCODED
 from dataflow.storage import open_store
 
 __all__ = ["DatasetStatistics", "sampled_blocks", "statistics"]
@@ -51,6 +52,7 @@ class DatasetStatistics:
             "excluded": manifest.num_excluded,
             "bytes": manifest.num_bytes,
             "looked_at": self.rows,
+            "transcoded": manifest.properties.get(TRANSCODED, []),
             "rows_per_block": self.block_rows.to_json(),
             "bytes_per_block": self.block_bytes.to_json(),
             "columns": [

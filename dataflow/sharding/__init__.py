@@ -10,6 +10,7 @@ from dataflow.sharding.several import shard_folders, shard_splits
 from dataflow.sharding.steps import Step
 from dataflow.sharding.tokenize import Tokenize
 from dataflow.sharding.tokenizer import open_tokenizer
+from dataflow.sharding.transcode import Transcode
 
 __all__ = [
     "Done",
@@ -18,6 +19,7 @@ __all__ = [
     "ShardOptions",
     "Step",
     "Tokenize",
+    "Transcode",
     "open_tokenizer",
     "shard",
     "shard_folders",

@@ -11,6 +11,7 @@ from dataflow.dataset import Manifest, ManifestWriter
 from dataflow.errors import DatasetError, OptionError
 from dataflow.formats import Block
 from dataflow.sharding.options import ShardOptions
+from dataflow.sharding.transcode import TRANSCODED
 from dataflow.storage import Store
 
 __all__ = ["GrowingManifest", "options_to_append"]
@@ -37,13 +38,14 @@ class GrowingManifest:
 
     Raises:
         DatasetError: A column has another type than in the dataset; names it and both.
-        OptionError: Its tokens were made in another way.
+        OptionError: Its tokens or images were made in another way.
     """
 
     def __init__(self, base: Manifest | None, schema: pa.Schema, properties: dict[str, Any]) -> None:
         self.num_new_rows = 0
         if base is not None:
             _check_tokenizer(base, properties)
+            _check_transcoded(base, properties)
         self._schema = schema if base is None else _merged(base, schema)
         self._detail = _detail(schema, self._schema)
         self._writer = ManifestWriter("arrow", properties=properties | ({} if base is None else base.properties))
@@ -73,6 +75,16 @@ def _check_tokenizer(base: Manifest, properties: dict[str, Any]) -> None:
     old, new = (facts.get("tokenizer") for facts in (base.properties, properties))
     if old is not None and new is not None and old != new:
         raise OptionError(f"the tokens of {base.url} were made with {old}, and new ones cannot be with {new}")
+
+
+def _check_transcoded(base: Manifest, properties: dict[str, Any]) -> None:
+    # In both directions: what a dataset says of its images is said of all.
+    old, new = (facts.get(TRANSCODED, []) for facts in (base.properties, properties))
+    if old != new:
+        raise OptionError(
+            f"the images of {base.url} were transcoded with {old or 'nothing'}, and new ones would be with "
+            f"{new or 'nothing'}: give the same --transcode, or write a dataset of its own"
+        )
 
 
 def _merged(base: Manifest, schema: pa.Schema) -> pa.Schema:

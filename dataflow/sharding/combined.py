@@ -15,6 +15,7 @@ from dataflow.errors import DatasetError, OptionError
 from dataflow.formats import Skipped
 from dataflow.formats.types import merge_columns
 from dataflow.sharding.source import Chunk, Reader, Source
+from dataflow.sharding.transcode import TRANSCODED
 
 __all__ = ["CombinedSource", "combine"]
 
@@ -33,7 +34,7 @@ def combine(sources: Sequence[tuple[str, Source]]) -> Source:
     if len(sources) == 1:
         return first
     schema = first.schema
-    properties = dict(first.properties)
+    properties = {TRANSCODED: []} | first.properties
     for name, source in sources[1:]:
         try:
             schema = merge_columns(schema, source.schema)
@@ -43,12 +44,15 @@ def combine(sources: Sequence[tuple[str, Source]]) -> Source:
                 "dataset has one set of columns. Shard them apart: give the files of one kind alone, for example by a "
                 "pattern such as 'folder/**/*.jsonl'"
             ) from error
-        for fact, value in source.properties.items():
+        # What was done to images is said of all of them.
+        for fact, value in ({TRANSCODED: []} | source.properties).items():
             if fact != "shuffle_seed" and properties.setdefault(fact, value) != value:
                 raise OptionError(
                     f"{first_name} and {name} have another {fact!r}: {properties[fact]!r} and {value!r}. Shard them "
                     "apart"
                 )
+    if not properties[TRANSCODED]:
+        del properties[TRANSCODED]
     return CombinedSource([source for _, source in sources], schema, properties)
 
 
