@@ -121,6 +121,19 @@ def receive(
         said: Of a server's error the reason, a newline, and up to 4096 bytes of the body as it was sent.
     """
 
+def read_files(folder: bytes, names: bytes, ends: npt.NDArray[np.int64], buffer: Memory) -> int:
+    """Read the first bytes of one file after another into a buffer, without the interpreter between them.
+
+    Args:
+        folder: Where they are.
+        names: Their paths below it, each with a zero byte behind it.
+        ends: int64[n], where each file's bytes end in the buffer; they begin where those of the file before end.
+        buffer: Bytes, written.
+
+    Returns:
+        How many files were read whole. The one after them is not there, cannot be read, or has fewer bytes.
+    """
+
 def reuse_freed_memory() -> bool:
     """Let the process keep up to 512 MiB of freed memory for its next buffers; returns whether the allocator does."""
 

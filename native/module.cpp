@@ -1,6 +1,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -10,6 +11,7 @@
 
 #include "buffer.h"
 #include "columns.h"
+#include "files.h"
 #include "gather.h"
 #include "gil.h"
 #include "image_bindings.h"
@@ -187,6 +189,25 @@ nb::tuple receive_binding(int descriptor, nb::bytes request, nb::handle buffer, 
                           nb::bytes(reply.said.data(), reply.said.size()));
 }
 
+std::size_t read_files_binding(nb::bytes folder, nb::bytes names, nb::handle ends, nb::handle buffer) {
+    const Buffer end_of(ends, "ends");
+    if (end_of.element() != int64 || end_of.dimensions() != 1) type_error("ends must be a one-dimensional array of int64");
+    const Buffer target(buffer, "buffer", Buffer::Access::write);
+    const auto sizes = copied<std::int64_t>(end_of);
+    std::int64_t before = 0;
+    for (const std::int64_t end : sizes) {
+        if (end < before || end > target.length() * target.element().size) value_error("ends must rise, within the buffer");
+        before = end;
+    }
+    const std::string_view given(names.c_str(), names.size());
+    if (static_cast<std::size_t>(std::count(given.begin(), given.end(), '\0')) != sizes.size()) {
+        value_error("there must be a name, with a zero byte behind it, for each of the " + std::to_string(sizes.size()) +
+                    " files");
+    }
+    const GilReleased released;
+    return read_files(folder.c_str(), given, sizes, target.data());
+}
+
 }  // namespace
 }  // namespace dataflow
 
@@ -208,6 +229,7 @@ NB_MODULE(_native, module) {
     module.def("row_permutation", &dataflow::row_permutation_binding, "n"_a, "key"_a);
     module.def("row_permutations", &dataflow::row_permutations_binding, "counts"_a, "keys"_a);
     module.def("receive", &dataflow::receive_binding, "descriptor"_a, "request"_a, "buffer"_a, "start"_a, "idle_seconds"_a);
+    module.def("read_files", &dataflow::read_files_binding, "folder"_a, "names"_a, "ends"_a, "buffer"_a);
     dataflow::bind_images(module);
     module.def("reuse_freed_memory", &dataflow::reuse_freed_memory);
 }

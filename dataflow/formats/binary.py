@@ -1,8 +1,8 @@
-"""Binary columns from Python values."""
+"""Columns of bytes and text from Python values. `pa.array` is slower, and imports pandas where that is installed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +13,7 @@ from dataflow.errors import OptionError
 if TYPE_CHECKING:
     from dataflow.storage import Buffer
 
-__all__ = ["binary_array"]
+__all__ = ["binary_array", "text_array"]
 
 # Offsets have 32 bits.
 MAX_BYTES = (1 << 31) - 1
@@ -36,9 +36,17 @@ def binary_array(values: Sequence[Buffer | None]) -> pa.BinaryArray:
     data = b"".join(pieces)
     validity = None
     if len(pieces) < len(values):
-        # Not by `pa.array`, which imports pandas where that is installed.
         present = np.array([value is not None for value in values])
         validity = pa.py_buffer(np.packbits(present, bitorder="little"))
     return pa.Array.from_buffers(
         pa.binary(), len(values), [validity, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
     )
+
+
+def text_array(values: Iterable[str | None]) -> pa.StringArray:
+    """Builds a string array; see `binary_array`.
+
+    Raises:
+        UnicodeEncodeError: A value has half of a surrogate pair, which is no text.
+    """
+    return binary_array([None if value is None else value.encode() for value in values]).view(pa.string())

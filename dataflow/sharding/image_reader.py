@@ -13,7 +13,9 @@ import pyarrow as pa
 from dataflow.codecs.pillow_guard import decoding_problem, load_pillow
 from dataflow.errors import CorruptDataError, DatasetError, StorageNotFoundError
 from dataflow.formats import Skipped
+from dataflow.formats.binary import text_array
 from dataflow.formats.format import MAX_BLOCK_BYTES
+from dataflow.formats.numeric import numeric_array
 from dataflow.sharding.folder import key_text
 from dataflow.sharding.image_kind import HEAD_BYTES, image_kind, what_else
 from dataflow.sharding.slabs import Slabs
@@ -86,42 +88,44 @@ class ImageReader:
         sizes = np.where(place.sizes > MAX_BLOCK_BYTES, 0, place.sizes)
         ends = np.cumsum(sizes)
         memory, buffer = self._slabs.take(int(ends[-1]))
+        self._fill(place.paths, ends, memory)
         bad: dict[int, Skipped] = {}
         start = 0
         for number, (path, size, end) in enumerate(zip(place.paths, place.sizes.tolist(), ends.tolist(), strict=True)):
             if size > MAX_BLOCK_BYTES:
                 problem = ("is too large", f"{size} bytes, the limit of a block is {MAX_BLOCK_BYTES}")
             else:
-                data = memory[start:end]
-                self._fill(path, data)
-                problem = self._problem(data)
+                problem = self._problem(memory[start:end])
             if problem[0]:
                 bad[number] = self._bad(path, *problem)
             start = end
         offsets = np.zeros(len(ends) + 1, np.int32)
         offsets[1:] = ends
-        keys = pa.array(map(key_text, place.paths), pa.string(), size=len(place.paths))
+        keys = text_array(map(key_text, place.paths))
         images = pa.Array.from_buffers(pa.binary(), len(ends), [None, pa.py_buffer(offsets), buffer], null_count=0)
         columns = [] if place.columns is None else place.columns.columns
         batch = pa.RecordBatch.from_arrays([keys, images, *columns], schema=self._schema)
         if bad:
-            batch = batch.take(pa.array([number for number in range(batch.num_rows) if number not in bad], pa.int64()))
+            batch = batch.take(numeric_array(np.delete(np.arange(batch.num_rows), list(bad))))
         return batch, list(bad.values())
 
     def describe(self, place: ImagePart) -> str:
         """See `Reader`."""
         return f"{len(place.paths)} images from {join_url(self._store.url, place.paths[0])}"
 
-    def _fill(self, path: str, memory: memoryview) -> None:
+    def _fill(self, paths: list[str], ends: npt.NDArray[np.int64], memory: memoryview) -> None:
         try:
             if isinstance(self._store, LocalStore):
-                self._store.read_into(path, memory)
-            else:
-                memory[:] = self._store.read_range(path, 0, len(memory))
+                self._store.read_files(paths, ends, memory)
+                return
+            start = 0
+            for path, end in zip(paths, ends.tolist(), strict=True):
+                memory[start:end] = self._store.read_range(path, 0, end - start)
+                start = end
         except StorageNotFoundError as error:
             raise DatasetError(
-                f"{join_url(self._store.url, path)} was there when the folder was listed and is gone now: leave "
-                "the folder alone while it is sharded, and run again"
+                f"{error}. It was there when the folder was listed: leave the folder alone while it is sharded, and "
+                "run again"
             ) from error
 
     def _problem(self, data: memoryview) -> tuple[str, str]:

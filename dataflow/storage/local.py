@@ -8,10 +8,16 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from dataflow import _native
 from dataflow.errors import StorageError, StorageNotFoundError, StorageRangeError
 from dataflow.storage.location import check_path, check_prefix, check_range, join_url, local_path
 from dataflow.storage.store import Buffer, Entry
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["LocalStore", "is_temporary_name", "temporary_name"]
 
@@ -92,20 +98,25 @@ class LocalStore:
             )
         return b"".join(pieces)
 
-    def read_into(self, path: str, buffer: memoryview) -> None:
-        """Fills a buffer with the first bytes of one file: memory that is used again is cheaper than fresh memory."""
-        try:
-            descriptor = os.open(self._locate(path), os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                received = os.preadv(descriptor, [buffer], 0)
-                if received < len(buffer):
-                    buffer[received:] = self._read(descriptor, path, received, len(buffer) - received)
-            finally:
-                os.close(descriptor)
-        except StorageError:
-            raise
-        except OSError as error:
-            raise self._failure(f"read {len(buffer)} bytes of", path, error) from error
+    def read_files(self, paths: Sequence[str], ends: NDArray[np.int64], buffer: memoryview) -> None:
+        """Reads the first bytes of many files into one buffer: far cheaper than many calls, and than fresh memory.
+
+        Args:
+            paths: The files.
+            ends: int64 [files], where each file's bytes end in the buffer; they begin where those of the last one end.
+            buffer: Where they go.
+        """
+        done = 0
+        while done < len(paths):
+            rest = paths[done:]
+            names = os.fsencode("\0".join(map(check_path, rest)) + "\0")
+            start = int(ends[done - 1]) if done else 0
+            done += _native.read_files(os.fsencode(self.url), names, ends[done:] - start, buffer[start:])
+            if done < len(paths):
+                # Says what is wrong, unless it is all right by now.
+                start = int(ends[done - 1]) if done else 0
+                buffer[start : ends[done]] = self.read_range(paths[done], 0, int(ends[done]) - start)
+                done += 1
 
     def list(self, prefix: str = "") -> Iterator[Entry]:
         """Every regular file in the folder `prefix` and below, sorted by path. Links are followed."""

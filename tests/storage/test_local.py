@@ -9,10 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from dataflow.errors import StorageError
+from dataflow.errors import OptionError, StorageError, StorageNotFoundError, StorageRangeError
 from dataflow.storage import open_store
+from dataflow.storage.local import LocalStore
 
 
 def open_descriptors() -> int:
@@ -92,3 +94,29 @@ def test_new_files_get_the_usual_permissions(tmp_path: Path) -> None:
     open_store(str(tmp_path)).put_atomic("x.bin", b"data")
     (tmp_path / "usual").write_bytes(b"data")
     assert (tmp_path / "x.bin").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+def test_many_files_are_read_into_one_buffer(tmp_path: Path) -> None:
+    (tmp_path / "a b").mkdir()
+    names = ["a b/é", os.fsdecode(b"not-utf8-\xff"), "empty"]
+    contents = [b"first", b"second", b""]
+    for name, data in zip(names, contents, strict=True):
+        (tmp_path / name).write_bytes(data)
+    buffer = bytearray(11)
+    ends = np.cumsum([len(data) for data in contents])
+    LocalStore(str(tmp_path)).read_files(names, ends, memoryview(buffer))
+    assert bytes(buffer) == b"firstsecond"
+
+
+def test_the_file_that_cannot_be_read_among_many_is_named(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path))
+    for name in ("a", "b", "c"):
+        (tmp_path / name).write_bytes(b"123")
+    ends = np.array([3, 7, 10])
+    with pytest.raises(StorageRangeError, match=r"b: the file ends at byte 3"):
+        store.read_files(["a", "b", "c"], ends, memoryview(bytearray(10)))
+    (tmp_path / "b").unlink()
+    with pytest.raises(StorageNotFoundError, match="/b: "):
+        store.read_files(["a", "b", "c"], ends, memoryview(bytearray(10)))
+    with pytest.raises(OptionError, match="no path inside"):
+        store.read_files(["a", "../b", "c"], ends, memoryview(bytearray(10)))
