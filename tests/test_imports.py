@@ -48,3 +48,25 @@ def test_loading_imports_nothing_heavy(tmp_path: Path) -> None:
     arguments = [sys.executable, "-c", LOAD, str(tmp_path / "arrow"), str(tmp_path / "tar")]
     done = subprocess.run(arguments, capture_output=True, text=True, check=True)
     assert not set(done.stdout.split()) & set(HEAVY)
+
+
+WRITE = """
+import sys
+from pathlib import Path
+import dataflow
+from dataflow.sharding import shard
+folder = Path(sys.argv[1])
+with dataflow.ShardWriter(str(folder / "written")) as writer:
+    for row in range(20):
+        writer.write({"number": row, "share": 0.5, "text": None if row % 3 else "x", "image": b"y"})
+dataflow.index(str(folder / "written"))
+shard(str(folder / "photos"), str(folder / "sharded"), workers=1)
+print(*sys.modules)
+"""
+
+
+def test_writing_does_not_import_pandas(tmp_path: Path) -> None:
+    (tmp_path / "photos" / "class").mkdir(parents=True)
+    (tmp_path / "photos" / "class" / "a.jpg").write_bytes(b"\xff\xd8\xff")
+    done = subprocess.run([sys.executable, "-c", WRITE, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert "pandas" not in done.stdout.split()

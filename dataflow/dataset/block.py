@@ -11,6 +11,7 @@ import xxhash
 from dataflow.dataset.manifest import Manifest
 from dataflow.errors import CorruptDataError, StorageError, StorageRangeError
 from dataflow.formats import format_named
+from dataflow.formats.numeric import numeric_array
 from dataflow.storage import Buffer, Store, join_url
 
 __all__ = ["decode_block", "decode_stored_block", "describe_block", "describe_row", "fetch_block", "read_block"]
@@ -66,7 +67,7 @@ def decode_block(manifest: Manifest, block: int, data: Buffer) -> pa.RecordBatch
     batch = decode_stored_block(manifest, block, data)
     excluded = manifest.excluded_from(block)
     if len(excluded):
-        batch = batch.take(pa.array(np.delete(np.arange(batch.num_rows), excluded)))
+        batch = batch.take(numeric_array(np.delete(np.arange(batch.num_rows), excluded)))
     return batch
 
 

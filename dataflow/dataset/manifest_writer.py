@@ -14,6 +14,8 @@ from dataflow.dataset.manifest import Manifest
 from dataflow.dataset.manifest_checksum import UNSEALED, seal
 from dataflow.dataset.manifest_file import BLOCK, COLUMNS, EXCLUDED, MANIFEST_NAME, NO_CHAIN, Header, next_chain
 from dataflow.formats import Block
+from dataflow.formats.binary import binary_array, text_array
+from dataflow.formats.numeric import numeric_array
 from dataflow.storage import Store
 
 __all__ = ["ManifestWriter", "write_manifest"]
@@ -159,29 +161,31 @@ class ManifestWriter:
         )
         table = pa.StructArray.from_arrays(
             [
-                pa.array(np.asarray(self._starts, np.int64)),
-                pa.array(lengths),
-                pa.array(rows),
+                numeric_array(np.asarray(self._starts, np.int64)),
+                numeric_array(lengths),
+                numeric_array(rows),
                 _digests(self._checksums, len(rows)),
-                pa.array(ends - rows),
-                pa.array(np.asarray(self._skips, np.int64)),
+                numeric_array(ends - rows),
+                numeric_array(np.asarray(self._skips, np.int64)),
             ],
             fields=list(BLOCK),
         )
         pairs = np.frombuffer(bytes(self._excluded), np.int32).reshape(-1, 2)
         excluded = pa.StructArray.from_arrays(
-            [pa.array(np.ascontiguousarray(pairs[:, place])) for place in range(2)], fields=list(EXCLUDED)
+            [numeric_array(pairs[:, place]) for place in range(2)], fields=list(EXCLUDED)
         )
-        offsets = pa.array(np.asarray(self._first_blocks, np.int32))
+        offsets = numeric_array(np.asarray(self._first_blocks, np.int32))
         batch = pa.RecordBatch.from_arrays(
             [
-                pa.array(self._paths, pa.large_string()),
-                pa.array(np.asarray(self._sizes, np.int64)),
-                pa.array(self._versions, pa.large_string()),
+                text_array(self._paths).cast(pa.large_string()),
+                numeric_array(np.asarray(self._sizes, np.int64)),
+                text_array(self._versions).cast(pa.large_string()),
                 _digests(self._chains, len(self._paths)),
-                pa.array(self._details, pa.large_binary()),
+                binary_array(self._details).cast(pa.large_binary()),
                 pa.ListArray.from_arrays(
-                    pa.array(np.asarray(self._first_excluded, np.int32)), excluded, type=COLUMNS.field("excluded").type
+                    numeric_array(np.asarray(self._first_excluded, np.int32)),
+                    excluded,
+                    type=COLUMNS.field("excluded").type,
                 ),
                 pa.ListArray.from_arrays(offsets, table, type=COLUMNS.field("blocks").type),
             ],

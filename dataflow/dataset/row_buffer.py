@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow.errors import OptionError
-from dataflow.formats.binary import binary_array
+from dataflow.formats.binary import binary_array, text_array
 from dataflow.formats.format import MAX_BLOCK_BYTES
+from dataflow.formats.numeric import numeric_array
 
 __all__ = ["RowBuffer"]
 
@@ -140,8 +141,13 @@ def _num_bytes(value: Any) -> int:
 
 
 def _convert(values: list[Any], kind: pa.DataType | None) -> pa.Array:
-    if kind in (None, pa.binary()) and {type(value) for value in values} in ({bytes}, {bytes, type(None)}):
+    found = {type(value) for value in values}
+    if kind in (None, pa.binary()) and found in ({bytes}, {bytes, type(None)}):
         return binary_array(values)
+    if kind in (None, pa.string()) and found in ({str}, {str, type(None)}):
+        return text_array(values)
+    if (kind in (None, pa.int64()) and found == {int}) or (kind in (None, pa.float64()) and found == {float}):
+        return numeric_array(np.array(values, np.int64 if found == {int} else np.float64))
     array = pa.array(values, kind)
     if isinstance(array, pa.ChunkedArray):
         raise ValueError("the values have more bytes than one block can hold")

@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from dataflow.errors import DatasetError, OptionError
 from dataflow.formats import Skipped
+from dataflow.formats.binary import text_array
+from dataflow.formats.numeric import numeric_array
 from dataflow.sharding.folder import Folder, check_no_splits, class_numbers, key_text
 from dataflow.sharding.image_reader import ImagePart, ImageReader
 from dataflow.sharding.metadata import read_metadata
@@ -71,7 +73,7 @@ class ImageSource:
     def values(self, column: str) -> pa.Array | None:
         """See `Source`."""
         if column == "key":
-            return pa.array(map(key_text, self._paths), pa.large_string(), size=len(self._paths))
+            return text_array(map(key_text, self._paths)).cast(pa.large_string())
         if self._columns is None or column not in self._columns.schema.names:
             return None
         return self._columns.column(column)
@@ -82,7 +84,7 @@ class ImageSource:
         return ImagePart(
             [self._paths[number] for number in numbers],
             self.item_bytes[items],
-            None if self._columns is None else self._columns.take(pa.array(items)),
+            None if self._columns is None else self._columns.take(numeric_array(items)),
         )
 
     def _describe(self, folder: Folder, options: ShardOptions) -> None:
@@ -93,7 +95,7 @@ class ImageSource:
                 check_no_splits(self._store.url, folder.classes)
             classes = folder.classes if options.classes is None else list(options.classes)
             labels = class_numbers(self._store.url, self._paths, classes)
-            columns = {"label": pa.array(np.frombuffer(labels, np.int64))} | columns
+            columns = {"label": numeric_array(np.frombuffer(labels, np.int64))} | columns
             self.properties["classes"] = [key_text(name) for name in classes]
         if columns:
             self._columns = pa.RecordBatch.from_pydict(columns)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataflow import _native
+from dataflow.formats.numeric import numeric_array
 from dataflow.sampling.keys import key
 
 __all__ = ["item_order", "shuffle_rows"]
@@ -47,4 +48,4 @@ def _permuted(batches: list[pa.RecordBatch], row_key: int) -> pa.RecordBatch:
     """Takes the batches out of the list, so that their memory is free again."""
     whole = pa.concat_batches(batches)
     batches.clear()
-    return whole.take(pa.array(_native.row_permutation(whole.num_rows, row_key)))
+    return whole.take(numeric_array(_native.row_permutation(whole.num_rows, row_key)))

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dataflow.dataset import Manifest, describe_block, read_block
 from dataflow.errors import CorruptDataError
 from dataflow.formats import Skipped
+from dataflow.formats.numeric import numeric_array
 from dataflow.sharding.image_kind import HEAD_BYTES, IMAGE_SUFFIXES, image_kind, what_else
 from dataflow.sharding.source import Chunk
 from dataflow.storage import open_store
@@ -108,12 +108,14 @@ class ShardReader:
         batch = batch.slice(place.start, place.stop - place.start)
         bad: dict[int, Skipped] = {}
         for name in self._image_columns:
-            heads = pc.binary_slice(batch.column(name), 0, HEAD_BYTES).to_pylist()
+            from pyarrow import compute  # slow to import
+
+            heads = compute.binary_slice(batch.column(name), 0, HEAD_BYTES).to_pylist()
             for row, head in enumerate(heads):
                 if head is not None and not image_kind(head):
                     bad[row] = self._bad(place, batch, row, name, head)
         if bad:
-            batch = batch.take(pa.array([row for row in range(batch.num_rows) if row not in bad], pa.int64()))
+            batch = batch.take(numeric_array(np.delete(np.arange(batch.num_rows), list(bad))))
         return batch, list(bad.values())
 
     def describe(self, place: _Rows) -> str:

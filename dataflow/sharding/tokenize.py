@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dataflow.errors import CorruptDataError, OptionError
 from dataflow.formats import Skipped
@@ -134,7 +133,9 @@ class Tokenize(Step):
 
 def _parts(texts: pa.Array) -> Iterator[pa.Array]:
     """Texts that are encoded at once: some hundred, or fewer if they are long."""
-    ends = np.cumsum(pc.binary_length(texts).to_numpy(zero_copy_only=False).astype(np.int64))
+    from pyarrow import compute  # slow to import
+
+    ends = np.cumsum(compute.binary_length(texts).to_numpy(zero_copy_only=False).astype(np.int64))
     start = 0
     while start < len(texts):
         before = int(ends[start - 1]) if start else 0
