@@ -38,6 +38,8 @@ FORMATS: tuple[Format, ...] = (
 
 # Notes, statistics and settings lie beside shards of every format under such names.
 SIDE_SUFFIXES = (".json", ".txt")
+_SIDE_SUFFIXES = tuple(suffix + packed for suffix in SIDE_SUFFIXES for packed in ("", *COMPRESSIONS))
+_SUFFIXES = tuple(suffix for candidate in FORMATS for suffix in candidate.suffixes)
 
 
 def format_named(name: str) -> Format:
@@ -56,13 +58,14 @@ def format_named(name: str) -> Format:
 def format_of(path: str) -> Format | None:
     """Returns the format that a file's name says it has, or None."""
     lowered = path.lower()
+    if not lowered.endswith(_SUFFIXES):  # as the images of a folder are, by the million
+        return None
     return next((candidate for candidate in FORMATS if lowered.endswith(candidate.suffixes)), None)
 
 
 def is_side_file(path: str) -> bool:
     """Whether a file is taken for a shard only where there are no shards with a more telling name."""
-    lowered = path.lower()
-    return lowered.endswith(tuple(suffix + packed for suffix in SIDE_SUFFIXES for packed in ("", *COMPRESSIONS)))
+    return path.lower().endswith(_SIDE_SUFFIXES)
 
 
 def holds_text(path: str) -> bool:

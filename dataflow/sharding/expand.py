@@ -21,6 +21,7 @@ __all__ = ["expand", "is_packed_archive", "needs_expanding"]
 logger = logging.getLogger(__name__)
 
 _ARCHIVES = {".tar.gz": "gzip", ".tgz": "gzip", ".tar.zst": "zstd", ".tzst": "zstd"}
+_ARCHIVE_SUFFIXES = tuple(_ARCHIVES)
 # No compression makes more of a byte than this.
 _MOST_RATIO = 1 << 15
 _THREADS = 4
@@ -29,7 +30,7 @@ _TAIL_BYTES = 1 << 20
 
 def is_packed_archive(path: str) -> bool:
     """Whether a file is a compressed tar, by its name."""
-    return path.lower().endswith(tuple(_ARCHIVES))
+    return path.lower().endswith(_ARCHIVE_SUFFIXES)
 
 
 def needs_expanding(store: Store, entry: Entry) -> bool:

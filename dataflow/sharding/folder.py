@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import posixpath
 import re
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from dataflow.errors import OptionError
 from dataflow.formats import Skipped
@@ -61,10 +60,11 @@ def scan_folder(store: Store, entries: Iterable[Entry], whole: bool) -> Folder:
     classes: set[str] = _subfolders(store) if whole else set()
     digest = hashlib.blake2b(digest_size=16)
     for entry in entries:
-        digest.update(json.dumps([entry.path, entry.size, entry.version]).encode())
-        parts = entry.path.split("/")
-        if len(parts) > 1:
-            classes.add(parts[0])
+        # `repr` writes every path as text, even one that is not UTF-8.
+        digest.update(repr((entry.path, entry.size, entry.version)).encode())
+        name, slash, _ = entry.path.partition("/")
+        if slash:
+            classes.add(name)
         if is_metadata(entry.path):
             folder.metadata.append(entry)
         elif is_image(entry.path):
@@ -74,7 +74,7 @@ def scan_folder(store: Store, entries: Iterable[Entry], whole: bool) -> Folder:
             folder.beside[entry.path] = entry
         else:
             folder.skipped.append(Skipped(entry.path, _NO_IMAGE))
-    stems = {posixpath.splitext(path)[0] for path in folder.paths}
+    stems = {posixpath.splitext(path)[0] for path in folder.paths} if folder.beside else set()
     for path in list(folder.beside):
         if folder.metadata or posixpath.splitext(path)[0] not in stems:
             del folder.beside[path]
@@ -86,7 +86,7 @@ def scan_folder(store: Store, entries: Iterable[Entry], whole: bool) -> Folder:
 
 def is_image(path: str) -> bool:
     """Whether a file is an image by its name."""
-    return PurePosixPath(path).suffix.lower() in IMAGE_SUFFIXES
+    return posixpath.splitext(path)[1].lower() in IMAGE_SUFFIXES
 
 
 def is_metadata(path: str) -> bool:

@@ -111,7 +111,7 @@ def _sort(part: Found) -> _Sorted:
                 f"{join_url(part.store.url, entry.path)} says that a run of `dataflow shard` has not finished: run "
                 "that again, it goes on"
             )
-        if part.kind != "files" and any(name.startswith(".") for name in entry.path.split("/")):
+        if part.kind != "files" and "/." in f"/{entry.path}":
             kinds.skipped.append(Skipped(entry.path, "hidden"))
         else:
             rest.append(entry)
