@@ -16,6 +16,7 @@ from dataflow.dataset.block import describe_row
 from dataflow.dataset.block_source import BlockSource, check_verify, choose_cache
 from dataflow.dataset.codec import Codec, undecodable
 from dataflow.dataset.columns import ColumnView, ColumnViewer
+from dataflow.dataset.function_pickle import pickle_function
 from dataflow.dataset.manifest import Manifest
 from dataflow.dataset.stages import Decode, Filter, Map, Select, Stage, function_name, takes_generator
 from dataflow.errors import CorruptDataError, OptionError
@@ -194,14 +195,26 @@ class Dataset:
             dataset = dataset._with(Decode(name, codec))
         return dataset
 
-    def map(self, fn: Callable[..., Any], name: str | None = None) -> Dataset:
+    def map(self, fn: Callable[..., Any], name: str | None = None, *, processes: int | None = None) -> Dataset:
         """Replaces each row by `fn(row)`, or `fn(row, rng)` if `fn` has a second parameter.
 
         Args:
             fn: Takes a row as a dict. `rng` is a `numpy.random.Generator` of the row's own, the same whoever runs it.
             name: What a loader's state knows the stage by; None takes the function's qualified name.
+            processes: In how many processes of its own a loader runs `fn`, for functions that hold Python's
+                interpreter lock. The samples are the same. None runs it in the loader's threads.
+
+        Raises:
+            OptionError: `fn` cannot be called with a row, or cannot be sent to processes; or `processes` is not a
+                positive integer.
         """
-        return self._with(Map(fn, name or function_name(fn), takes_generator(fn)))
+        name = name or function_name(fn)
+        takes_rng = takes_generator(fn)
+        if processes is not None:
+            if type(processes) is not int or processes < 1:
+                raise OptionError(f"map(processes={processes!r}): give a positive integer, or leave it out")
+            pickle_function(fn, name)  # an error belongs here, not into the first batch
+        return self._with(Map(fn, name, takes_rng, processes))
 
     def filter(self, fn: Callable[..., Any], name: str | None = None) -> Dataset:
         """Keeps the rows for which `fn` is true; arguments as for `map`."""

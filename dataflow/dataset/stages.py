@@ -69,14 +69,16 @@ class Map:
         fn: Called with the row (a dict), and where `takes_rng` with the row's own random generator.
         name: What the stage is known as in a loader's state: a name, never the code.
         takes_rng: Whether the function has a second parameter.
+        processes: In how many processes of its own a loader runs it; None runs it in the loader's threads.
     """
 
     fn: Callable[..., Any]
     name: str
     takes_rng: bool
+    processes: int | None = None
 
     def describe(self) -> tuple[str, str, tuple[Any, ...]]:
-        """Kind, name and parameters: what the fingerprint of a pipeline is made of."""
+        """Kind, name and parameters: what the fingerprint of a pipeline is made of. Processes change no sample."""
         return ("map", self.name, ())
 
 

@@ -21,7 +21,7 @@ from dataflow.pipeline.decode import BatchDecoder
 from dataflow.pipeline.lanes import LaneItem
 from dataflow.pipeline.plan import Ticket
 from dataflow.pipeline.source import Source
-from dataflow.pipeline.transform import DROPPED, Sample, Transform
+from dataflow.pipeline.transform import Sample, Transform
 from dataflow.sampling.layout import Integers
 from dataflow.sampling.random import SampleKey
 from dataflow.sampling.stream import Stream
@@ -109,7 +109,8 @@ class Assembler:
         with clock.waiting("busy"):
             # Slots of lanes that have ended repeat the first row, so that all batches have one shape.
             items = [item or present[0] for item in found]
-            samples = {id(item): self._transformed(item.sample, item.key) for item in present}
+            made = self._form.transform.batch([item.sample for item in present], [item.key for item in present])
+            samples = {id(item): sample for item, sample in zip(present, made, strict=True)}
             batch = collated(self._form, [samples[id(item)] for item in items], [item.key for item in items])
             blocks = np.array([item.key.block for item in items], np.int64)
             rows = np.array([item.key.row for item in items], np.int64)
@@ -132,16 +133,12 @@ class Assembler:
 
     def _samples(self, columns: Sequence[Columns], keys: Sequence[SampleKey]) -> tuple[list[Sample], list[SampleKey]]:
         read = [self._form.source.read(views, key) for views, key in zip(columns, keys, strict=True)]
-        return [self._transformed(sample, key) for sample, key in read], [key for _, key in read]
+        keys = [key for _, key in read]
+        return self._form.transform.batch([sample for sample, _ in read], keys), keys
 
     def _views(self, columns: Sequence[Columns], names: Iterable[str]) -> dict[str, list[Any]]:
         places = {name: self._form.columns.index(name) for name in names}
         return {name: [views[at] for views in columns] for name, at in places.items()}
-
-    def _transformed(self, sample: Sample, key: SampleKey) -> Sample:
-        made = self._form.transform(sample, key)
-        assert made is not DROPPED  # filters run in lanes
-        return made  # type: ignore[no-any-return]
 
     def _gathered(self, columns: Sequence[Columns], row: Integers, decoded: Mapping[str, torch.Tensor]) -> Batch:
         """The columns of a batch; row i comes from the columns of its own block, columns[i]."""

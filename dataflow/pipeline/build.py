@@ -71,7 +71,15 @@ def build(rules: PipelineRules, start: Mark, extent: Extent, clocks: Clocks) -> 
     )
     assembler = Assembler(rules.form, stream, table, manifest.first_rows)
     planned = tickets(rules.batches, rules.stream.lanes, *extent)
-    run = partial(Pipeline, workers=rules.workers, window=rules.window, clocks=clocks, fetcher=fetcher, table=table)
+    run = partial(
+        Pipeline,
+        workers=rules.workers,
+        window=rules.window,
+        clocks=clocks,
+        fetcher=fetcher,
+        table=table,
+        processes=(*rules.deciding.processes, *rules.form.transform.processes),
+    )
     if not rules.filters:
         return run(lambda clock: locate(planned, stream, table, clock), assembler.from_rows, lanes=None)
     lane_rules = LaneRules(stream, table, assembler.read, rules.deciding, rules.filters, rules.exact)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dataflow.errors import DataflowError
 from dataflow.pipeline.blocks import BlockTable, PipelineStopped
@@ -16,6 +16,9 @@ from dataflow.pipeline.clocks import Clocks, StageClock
 from dataflow.pipeline.fetch import Fetcher
 from dataflow.pipeline.lanes import Lanes
 from dataflow.pipeline.plan import Ticket
+
+if TYPE_CHECKING:
+    from dataflow.pipeline.processes import Processes
 
 # Tickets are small, but each costs some microseconds: a plan that ran ahead without bound would delay the first batch.
 _MOST_PLANNED = 2048
@@ -45,6 +48,7 @@ class Pipeline:
         fetcher: Brings blocks.
         table: Holds blocks.
         lanes: Lanes that run, where the pipeline drops samples.
+        processes: What runs functions of the user elsewhere.
     """
 
     def __init__(
@@ -58,11 +62,13 @@ class Pipeline:
         fetcher: Fetcher,
         table: BlockTable,
         lanes: Lanes | None,
+        processes: Sequence[Processes] = (),
     ) -> None:
         self.clocks = clocks
         self.fetcher = fetcher
         self.table = table
         self.lanes = lanes
+        self._processes = processes
         self._tickets = tickets
         self._assemble = assemble
         self._window = window
@@ -123,13 +129,16 @@ class Pipeline:
             self._planned.clear()
             self._results.clear()
             self._wake_all()
+        for processes in self._processes:
+            processes.stop()
         self.table.stop()
         self.fetcher.stop()
         if self.lanes is not None:
             self.lanes.stop()
         # A read that hangs ends by its own timeout; it is not worth the user's time to wait for it.
         deadline = perf_counter() + _CLOSE_SECONDS
-        for thread in (*self._threads, *self.fetcher.threads):
+        speaking = [thread for processes in self._processes for thread in processes.threads]
+        for thread in (*self._threads, *self.fetcher.threads, *speaking):
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - perf_counter()))
 
