@@ -13,10 +13,8 @@ from dataflow.dataset import Dataset
 from dataflow.errors import DataflowError, OptionError
 from dataflow.pipeline.arguments import check_columns, check_kinds, check_numbers, check_unsupported
 from dataflow.pipeline.bad_rows import Ledger
-from dataflow.pipeline.blueprint import Blueprint, Options
-from dataflow.pipeline.build import PipelineRules, build
-from dataflow.pipeline.clocks import Clocks
-from dataflow.pipeline.deliver import Pipeline
+from dataflow.pipeline.blueprint import Blueprint, Options, Run
+from dataflow.pipeline.device import check_device, pins
 from dataflow.pipeline.ends import check_end, warn_of_narrow_lanes
 from dataflow.pipeline.iteration import Iteration
 from dataflow.pipeline.plan import BatchRules
@@ -62,6 +60,8 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         memory_limit: Bytes that blocks and waiting batches may take. Default: half of what this process may use, over
             the ranks of this host.
         pad: Ragged columns to pad, with the value to pad with; adds `<column>_length`.
+        device: Where batches are copied to while the training works on the one before, such as "cuda"; tensors in what
+            `collate_fn` returns, too. Default: they stay in the processor's memory.
         on_error: "raise", or "skip": a row that does not decode is replaced by the next good row of its block, in
             stored order, and listed in `ledger()`.
 
@@ -100,6 +100,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         agree: Callable[[bool], bool] | None = None,
         memory_limit: int | None = None,
         pad: Mapping[str, Any] | None = None,
+        device: str | torch.device | None = None,
         on_error: str = "raise",
     ) -> None:
         if not isinstance(dataset, Dataset):
@@ -129,6 +130,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             seed=seed,
         )
         check_kinds(collate_fn=collate_fn, agree=agree, pad=pad)
+        chosen = check_device(device)
         if on_error not in ("raise", "skip"):
             raise OptionError(f"on_error={on_error!r}: choose 'raise' or 'skip'")
         if on_error == "skip":
@@ -167,14 +169,15 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             pad=dict(pad or {}),
             collate=collate_fn,
             agree=agree,
-            pin=bool(pin_memory and torch.cuda.is_available()),
+            pin=pins(pin_memory, pin_memory_device, chosen),
+            device=chosen,
             ledger=Ledger() if on_error == "skip" else None,
         )
         self._blueprint = Blueprint(dataset, options, self._epochs)
         warn_of_narrow_lanes(self.lanes, batches.ranks)
         self._position = Position(self._epochs)
         self._running: weakref.ref[Iteration] | None = None
-        self._last: tuple[PipelineRules, Pipeline] | None = None
+        self._last: Run | None = None
 
     @property
     def rank(self) -> int:
@@ -212,16 +215,14 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             previous.close()
         start, number = self._position.begin()
         self._blueprint.drop_prefix(start.epoch)
-        rules = self._blueprint.rules()
-        pipeline = build(rules, start, self._epochs.extent(start.slots), Clocks())
-        self._last = rules, pipeline
+        run = self._last = self._blueprint.run(start)
         iteration = Iteration(
-            pipeline,
+            run.transfer or run.pipeline,
             self._position,
             start,
             number,
             timeout=self.timeout or None,
-            exact=self._blueprint.exact_end(rules, start.epoch),
+            exact=run.exact,
         )
         self._running = weakref.ref(iteration)
         return iteration
@@ -257,7 +258,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         """Figures of the last iteration: seconds busy, starved, blocked of each stage, bytes, and waits."""
         if self._last is None:
             raise DataflowError("nothing was read yet: iterate first")
-        rules, pipeline = self._last
+        rules, pipeline, transfer, _ = self._last
         memory, limit = self._blueprint.working_set, self._blueprint.options.memory
         return stats(
             pipeline,
@@ -265,6 +266,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             rules.form.decoder.slabs.values(),
             self._blueprint.decoders(),
             len(self._blueprint.options.ledger or ()),
+            0 if transfer is None else transfer.copier.nbytes,
             {"blocks": memory.blocks, "batches": memory.batches, "memory_limit": limit},
         )
 

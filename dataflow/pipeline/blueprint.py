@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+import torch
 
 from dataflow.dataset import Dataset, Manifest
 from dataflow.dataset.stages import Decode
 from dataflow.errors import StateError
 from dataflow.pipeline.bad_rows import BadRows, Ledger
-from dataflow.pipeline.build import PipelineRules
+from dataflow.pipeline.build import PipelineRules, build
+from dataflow.pipeline.clocks import DEVICE_STAGES, STAGES, Clocks
+from dataflow.pipeline.deliver import Pipeline
+from dataflow.pipeline.device import DeviceCopier
 from dataflow.pipeline.filler import Filler
 from dataflow.pipeline.form import plan_stages
 from dataflow.pipeline.iteration import ExactEnd
-from dataflow.pipeline.plan import BatchRules
+from dataflow.pipeline.plan import BatchRules, Ticket
 from dataflow.pipeline.position import Epochs, Mark
+from dataflow.pipeline.transfer import Transfer
 from dataflow.pipeline.transform import Sample
 from dataflow.pipeline.working_set import WorkingSet, usual_block_bytes, working_set
 from dataflow.sampling.lanes import default_lanes
@@ -40,6 +46,7 @@ class Options:
         collate: The user's function from samples to a batch.
         agree: "This rank has more" to "any rank has more", where ranks find the end together.
         pin: Whether tensors go to page-locked memory.
+        device: Where batches are copied to; None leaves them where they are made.
         ledger: Where rows that do not decode are listed; None where they are errors.
     """
 
@@ -54,7 +61,24 @@ class Options:
     collate: Callable[[list[Sample]], Any] | None
     agree: Callable[[bool], bool] | None
     pin: bool
+    device: torch.device | None
     ledger: Ledger | None
+
+
+class Run(NamedTuple):
+    """What makes the batches of one iteration.
+
+    Attributes:
+        rules: What it was built from.
+        pipeline: Its threads.
+        transfer: What copies its batches to a device; None where they stay where they are made.
+        exact: How ranks find the end where lanes drop samples; None where the end is known.
+    """
+
+    rules: PipelineRules
+    pipeline: Pipeline
+    transfer: Transfer | None
+    exact: ExactEnd | None
 
 
 class Blueprint:
@@ -78,8 +102,20 @@ class Blueprint:
         self.working_set = self._measure()
         self._prefix_epoch = 0
 
-    def rules(self) -> PipelineRules:
-        """The rules of a pipeline, with a form and counters of its own."""
+    def run(self, start: Mark) -> Run:
+        """Start the threads of an iteration at a mark."""
+        options = self.options
+        copier = None if options.device is None else DeviceCopier(options.device)
+        if options.pin:
+            # The context of the GPU that this thread has chosen: other threads take it, or else they open one of GPU 0.
+            torch.empty(1, pin_memory=True)
+        rules = self._rules()
+        clocks = Clocks(STAGES if copier is None else DEVICE_STAGES)
+        pipeline = build(rules, start, self.epochs.extent(start.slots), clocks)
+        transfer = None if copier is None else Transfer(pipeline, copier, ahead=options.workers > 0)
+        return Run(rules, pipeline, transfer, self._exact_end(rules, start.epoch, transfer))
+
+    def _rules(self) -> PipelineRules:
         dataset, options = self._dataset, self.options
         source = dataset.source.uncounted()
         pads = bool(self.epochs.steps is None and not options.batches.drop_last and options.batches.ranks > 1)
@@ -107,14 +143,18 @@ class Blueprint:
             self.working_set,
         )
 
-    def exact_end(self, rules: PipelineRules, epoch: int) -> ExactEnd | None:
-        """How ranks find the end of an epoch whose lanes drop samples; None where the end is known."""
+    def _exact_end(self, rules: PipelineRules, epoch: int, transfer: Transfer | None) -> ExactEnd | None:
         if not self._ends_exactly:
             return None
         options = self.options
         filler = Filler(self._dataset, rules.deciding, rules.form, options.seed, epoch)
+
+        def fill(ticket: Ticket) -> Any:
+            batch = filler(ticket)
+            return batch if transfer is None else transfer.place(batch)
+
         agree = options.agree if options.batches.ranks > 1 else None
-        return ExactEnd(self.lanes, self.epochs.num_rows, self._dataset.filters, agree, filler)
+        return ExactEnd(self.lanes, self.epochs.num_rows, self._dataset.filters, agree, fill)
 
     def state(self, mark: Mark) -> StreamState:
         """The state of a loader that stands at a mark."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 
 STAGES = ("plan", "fetch", "read", "assemble")
+DEVICE_STAGES = (*STAGES, "transfer")
 
 
 @dataclass(slots=True)
@@ -39,12 +40,17 @@ class StageClock:
 class Clocks:
     """The clocks of all threads of a pipeline. Each thread writes its own, so that counting takes no lock."""
 
-    _clocks: dict[str, list[StageClock]] = field(default_factory=lambda: {stage: [] for stage in STAGES})
+    stages: tuple[str, ...] = STAGES
+    _clocks: dict[str, list[StageClock]] = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     waited: float = 0.0
     between: float = 0.0
-    waited_for: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
+    waited_for: dict[str, float] = field(init=False)
     steps: int = 0
+
+    def __post_init__(self) -> None:
+        self._clocks = {stage: [] for stage in self.stages}
+        self.waited_for = dict.fromkeys(self.stages, 0.0)
 
     def clock(self, stage: str) -> StageClock:
         """A new clock of a stage, for one thread."""
@@ -71,7 +77,7 @@ class Clocks:
         self.steps += 1
         self.between += asked - returned
         self.waited += got - asked
-        for stage in STAGES:
+        for stage in self.stages:
             until = min(max(done.get(stage, got), asked), got)
             self.waited_for[stage] += until - asked
             asked = until

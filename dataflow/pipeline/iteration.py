@@ -12,6 +12,7 @@ from dataflow.errors import FilterError, OptionError
 from dataflow.pipeline.deliver import Delivered, Pipeline
 from dataflow.pipeline.plan import Ticket
 from dataflow.pipeline.position import Mark, Position
+from dataflow.pipeline.transfer import Transfer
 from dataflow.sampling.lanes import span_length
 from dataflow.sampling.state import LaneCursor
 
@@ -49,7 +50,7 @@ class Iteration:
 
     def __init__(
         self,
-        pipeline: Pipeline,
+        pipeline: Pipeline | Transfer,
         position: Position,
         start: Mark,
         number: int,

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from dataflow.dataset.block_source import BlockSource
-from dataflow.pipeline.clocks import STAGES
 from dataflow.pipeline.deliver import Pipeline
 from dataflow.pipeline.slabs import Slabs
 
@@ -15,6 +14,7 @@ _ADVICE = {
     "fetch": "the store: check its throughput, use more ranks, or larger blocks when sharding",
     "read": "decoding blocks: more num_workers, or shards without compression",
     "assemble": "your functions and the batch: more num_workers, or lighter map() and collate_fn",
+    "transfer": "beginning the copies to the device: fewer or smaller tensors in a batch",
 }
 
 
@@ -24,16 +24,19 @@ def stats(
     slabs: Iterable[Slabs],
     decoders: dict[str, str],
     replaced: int,
+    copied_bytes: int,
     working_set: dict[str, int],
 ) -> dict[str, Any]:
     """All figures as a JSON-able dict; seconds and bytes."""
     slabs = list(slabs)
     clocks = pipeline.clocks
     stages: dict[str, dict[str, float]] = {}
-    for stage in STAGES:
+    for stage in clocks.stages:
         clock = clocks.total(stage)
         stages[stage] = {"busy": clock.busy, "starved": clock.starved, "blocked": clock.blocked}
     stages["fetch"] |= {"bytes": pipeline.fetcher.nbytes, "blocks": pipeline.fetcher.blocks}
+    if "transfer" in stages:
+        stages["transfer"]["bytes"] = copied_bytes
     return {
         "steps": clocks.steps,
         "wait_share": clocks.wait_share,

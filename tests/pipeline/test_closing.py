@@ -288,7 +288,7 @@ def test_sg01_a_fork_can_iterate_whatever_locks_were_held(rows: Rows) -> None:
     iterator = iter(loader)
     next(iterator)
     assert loader._last is not None
-    _, pipeline = loader._last
+    pipeline = loader._last.pipeline
     parts = (pipeline, pipeline.table, pipeline.fetcher, pipeline.clocks)
     locks = [value for part in parts for value in vars_of(part) if hasattr(value, "acquire")]
     assert len(locks) > 2
