@@ -8,20 +8,35 @@ from typing import TYPE_CHECKING, Any
 from dataflow import errors
 
 if TYPE_CHECKING:
+    from dataflow.codecs.audio import Audio
     from dataflow.codecs.image import Image
+    from dataflow.codecs.video import Video
     from dataflow.dataset import Dataset, ShardWriter, open
     from dataflow.dataset.index import index
     from dataflow.loader import DataLoader
     from dataflow.sampling.state import merge_states
 
-__all__ = ["DataLoader", "Dataset", "Image", "ShardWriter", "errors", "index", "merge_states", "open"]
+__all__ = [
+    "Audio",
+    "DataLoader",
+    "Dataset",
+    "Image",
+    "ShardWriter",
+    "Video",
+    "errors",
+    "index",
+    "merge_states",
+    "open",
+]
 
 # Imported when first used: the command line should not wait for torch, which only the loader needs.
 _HOMES = {
+    "Audio": "dataflow.codecs.audio",
     "DataLoader": "dataflow.loader",
     "Dataset": "dataflow.dataset",
     "Image": "dataflow.codecs.image",
     "ShardWriter": "dataflow.dataset",
+    "Video": "dataflow.codecs.video",
     "index": "dataflow.dataset",
     "merge_states": "dataflow.sampling.state",
     "open": "dataflow.dataset",

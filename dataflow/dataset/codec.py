@@ -47,6 +47,18 @@ class Failure(NamedTuple):
     reason: str
 
 
+class Companion(NamedTuple):
+    """An array that comes beside each decoded value, in a column of its own.
+
+    Attributes:
+        shape: Its shape.
+        dtype: NumPy's name of its type.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
 class Codec(Protocol):
     """Decodes values of one column. Used by many threads at once."""
 
