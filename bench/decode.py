@@ -3,16 +3,15 @@
 FOLDER holds some hundred JPEG files, e.g. a checkout of github.com/EliSchwartz/imagenet-sample-images. From each a
 random window (8 to 100 % of its area, as RandomResizedCrop takes) is resized to 224 x 224 with antialiasing, and
 mirrored half the time. The others run in the environment that `make bench-peers` builds: simplejpeg decodes the whole
-file; libjpeg's own cropping decodes as little as it can; both leave resizing to torch. The ratios for each second of
-processor time hold on a machine that has other work too.
+file; libjpeg's own cropping decodes as little as it can; both leave resizing to torch. All decode the same windows of
+the same files in memory; the loader reads them from local shards. Once more with what `dataflow shard --transcode`
+makes of the photographs. The ratios for each second of processor time hold on a machine that has other work too.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
-import random
 import shutil
 import subprocess
 import sys
@@ -22,31 +21,41 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
-from PIL import Image
 
 from bench.measure import ROOT, Figures, Row, Spread, interleave, provenance, ratios, show
+from bench.photo_requests import write_photographs
+from dataflow.sharding import Step, Transcode
 
-OURS, OURS_ALONE = "dataflow, 2 threads", "dataflow, 1 thread"
+OURS, OURS_ALONE, LOADER = "dataflow, 2 threads", "dataflow, 1 thread", "dataflow.DataLoader, 2 threads"
 FULL, CROPPED = "simplejpeg + torch, 2 threads", "libjpeg cropping + torch, 2 threads"
+TRANSCODED = "transcoded: "
+SMALL = Transcode(quality=90, subsampling="4:2:0", max_side=256)
 
 
 def main(
     photos: Annotated[Path, typer.Option(help="Folder of JPEG files.")],
     rounds: Annotated[int, typer.Option(help="Interleaved repeats.")] = 7,
+    epochs: Annotated[int, typer.Option(help="Times that each photograph is decoded in a run.")] = 3,
     peers: Annotated[Path, typer.Option(help="Python that has simplejpeg and torch.")] = ROOT
     / ".venv-peers/bin/python",
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures there.")] = None,
 ) -> None:
-    facts = provenance({"photos": len(list(photos.iterdir())), "rounds": rounds})
+    facts = provenance({"photos": len(list(photos.iterdir())), "rounds": rounds, "epochs": epochs})
     with tempfile.TemporaryDirectory() as folder:
-        requests = str(write_requests(photos, Path(folder) / "requests.npz"))
-        theirs = [str(peers), "-m", "bench.peers.torch_decoder", requests]
-        ours = [sys.executable, "-m", "bench.peers.dataflow_decoder", requests]
-        commands = {OURS: [*ours, "2"], OURS_ALONE: [*ours, "1"], FULL: [*theirs, "simplejpeg", "2"]}
-        if library := build_cropping(Path(folder)):
-            commands[CROPPED] = [*theirs, str(library), "2"]
+        library = build_cropping(Path(folder))
+        commands: dict[str, list[str]] = {}
+        sources: dict[str, tuple[Step, ...]] = {"": (), TRANSCODED: (SMALL,)}
+        for prefix, steps in sources.items():
+            url, requests = write_photographs(photos, Path(folder) / f"photographs-{len(steps)}", epochs, steps)
+            theirs = [str(peers), "-m", "bench.peers.torch_decoder", str(requests)]
+            ours = [sys.executable, "-m", "bench.peers.dataflow_decoder", str(requests)]
+            commands[prefix + OURS] = [*ours, "2"]
+            commands[prefix + OURS_ALONE] = [*ours, "1"]
+            commands[prefix + LOADER] = [sys.executable, "-m", "bench.photo_loader", url, str(epochs), "2"]
+            commands[prefix + FULL] = [*theirs, "simplejpeg", "2"]
+            if library is not None:
+                commands[prefix + CROPPED] = [*theirs, str(library), "2"]
         contenders: dict[str, Callable[[], Figures]] = {}
         for name, command in commands.items():
             try:
@@ -60,35 +69,30 @@ def main(
     for name, runs in results.items():
         rows.append(Row(name, Spread.of(figures["rate"] for figures in runs), "images/s"))
         rows.append(Row(name, Spread.of(figures["per_cpu"] for figures in runs), "images/CPU s"))
-    for name, target in ((FULL, 1.5), (CROPPED, 1.2), (OURS_ALONE, 1.9)):
-        if name in results:
-            rows.append(Row.at_least(f"{OURS} / {name}", ratios(results[OURS], results[name], "rate"), "x", target))
-            rows.append(Row("the same, for each CPU s", ratios(results[OURS], results[name], "per_cpu"), "x"))
+    for prefix in ("", TRANSCODED):
+        rows += compared(results, prefix)
+    if OURS in results and TRANSCODED + OURS in results:
+        faster = ratios(results[TRANSCODED + OURS], results[OURS], "rate")
+        rows.append(Row(f"{TRANSCODED}{OURS} / {OURS}", faster, "x"))
     show("Decoding photographs", rows, facts, json_file)
 
 
-def write_requests(photos: Path, path: Path) -> Path:
-    """One window and flip for each photograph."""
-    generator = random.Random(0)
-    names, windows = [], []
-    for photo in sorted(photos.iterdir()):
-        if photo.suffix.lower() in (".jpg", ".jpeg"):
-            with Image.open(photo) as image:
-                names.append(str(photo.absolute()))
-                windows.append(random_window(generator, image.height, image.width))
-    flips = [generator.random() < 0.5 for _ in names]
-    np.savez(path, names=np.array(names), windows=np.array(windows, np.int32), flips=np.array(flips, bool))
-    return path
-
-
-def random_window(generator: random.Random, height: int, width: int) -> tuple[int, int, int, int]:
-    """Top, left, height and width; any area from 8 % and any shape from 3 : 4 to 4 : 3, evenly, that fits."""
-    while True:
-        area = height * width * generator.uniform(0.08, 1)
-        shape = math.exp(generator.uniform(math.log(3 / 4), math.log(4 / 3)))
-        rows, columns = round(math.sqrt(area / shape)), round(math.sqrt(area * shape))
-        if 0 < rows <= height and 0 < columns <= width:
-            return generator.randint(0, height - rows), generator.randint(0, width - columns), rows, columns
+def compared(results: dict[str, list[Figures]], prefix: str) -> list[Row]:
+    """Ratios to the others, to one thread, and of the loader to bare decoding. Targets are for the photographs."""
+    rows = []
+    for ours, theirs, times, target in (
+        (OURS, FULL, 1, 1.5),
+        (OURS, CROPPED, 1, 1.2),
+        (OURS, OURS_ALONE, 2, 0.95),
+        (LOADER, OURS, 1, 0.92),
+    ):
+        if prefix + ours in results and prefix + theirs in results:
+            pair = results[prefix + ours], results[prefix + theirs]
+            rate = Spread.of(one["rate"] / other["rate"] / times for one, other in zip(*pair, strict=True))
+            name = f"{prefix}{ours} / {f'{times} x ' if times > 1 else ''}{theirs}"
+            rows.append(Row(name, rate, "x") if prefix else Row.at_least(name, rate, "x", target))
+            rows.append(Row("the same, for each CPU s", ratios(*pair, "per_cpu"), "x"))
+    return rows
 
 
 def build_cropping(folder: Path) -> Path | None:
