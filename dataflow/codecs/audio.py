@@ -75,11 +75,9 @@ class Audio:
             raise OptionError("Audio(at='random') takes a part of a sound: give seconds=")
 
     @property
-    def shape(self) -> tuple[int, ...] | None:
-        """Shape of a sample's array; None where each has its own."""
-        if self.seconds is None:
-            return None
-        count = round(self.seconds * self.rate)
+    def shape(self) -> tuple[int, ...]:
+        """Shape of a sample's array; -1 where sounds differ."""
+        count = -1 if self.seconds is None else round(self.seconds * self.rate)
         return (count,) if self.channels == 1 else (self.channels, count)
 
     @property

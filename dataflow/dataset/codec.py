@@ -1,4 +1,4 @@
-"""What a codec is to a dataset: it turns encoded values of one column into arrays of one shape."""
+"""What a codec is to a dataset: it turns encoded values of one column into arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dataflow.errors import CorruptDataError
 
-__all__ = ["Codec", "Encoded", "Failure", "undecodable"]
+__all__ = ["Codec", "Companion", "Encoded", "Failure", "undecodable"]
 
 
 class Encoded(NamedTuple):
@@ -60,11 +60,15 @@ class Companion(NamedTuple):
 
 
 class Codec(Protocol):
-    """Decodes values of one column. Used by many threads at once."""
+    """Decodes values of one column. Used by many threads at once.
+
+    A codec may also have `companions`: a mapping from names to the `Companion` that comes beside each value, in a
+    column `<column>_<name>`. Their arrays then follow `out` in the arguments of `decode_batch`.
+    """
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of a decoded value."""
+        """Shape of a decoded value; -1 where values differ, which are then decoded one by one."""
 
     @property
     def dtype(self) -> str:

@@ -112,8 +112,10 @@ class Dataset:
             if isinstance(stage, Select):
                 schema = pa.schema([schema.field(name) for name in stage.columns], metadata=schema.metadata)
             elif isinstance(stage, Decode):
-                kind = pa.fixed_shape_tensor(pa.from_numpy_dtype(stage.codec.dtype), stage.codec.shape)
+                kind = _array_type(stage.codec.shape, stage.codec.dtype)
                 schema = schema.set(schema.get_field_index(stage.column), pa.field(stage.column, kind))
+                for name, companion in stage.companions.items():
+                    schema = schema.append(pa.field(name, _array_type(*companion)))
         return schema
 
     @property
@@ -190,6 +192,11 @@ class Dataset:
             kind = schema.field(name).type
             if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
                 raise OptionError(f"column {name!r} of {self.manifest.url} holds {kind}, not bytes that can be decoded")
+            for beside in Decode(name, codec).companions:
+                if beside in schema.names:
+                    raise OptionError(
+                        f"decode({name}=) adds a column {beside!r}, which {self.manifest.url} has already"
+                    )
         dataset = self
         for name, codec in columns.items():
             dataset = dataset._with(Decode(name, codec))
@@ -249,14 +256,16 @@ class Dataset:
                 sample = {name: sample[name] for name in stage.columns}
             elif isinstance(stage, Decode):
                 key = int(_row_random(number, position).random_raw())
-                sample = {**sample, stage.column: self._decoded(stage, sample, block, row, key)}
+                sample = {**sample, **self._decoded(stage, sample, block, row, key)}
             elif stage.takes_rng:
                 sample = stage.fn(sample, np.random.Generator(_row_random(number, position)))
             else:
                 sample = stage.fn(sample)
         return sample
 
-    def _decoded(self, stage: Decode, sample: dict[str, Any], block: int, row: int, key: int) -> NDArray[Any]:
+    def _decoded(
+        self, stage: Decode, sample: dict[str, Any], block: int, row: int, key: int
+    ) -> dict[str, NDArray[Any]]:
         try:
             return stage.decode(sample[stage.column], key)
         except CorruptDataError as error:
@@ -282,6 +291,17 @@ class Dataset:
                     f"a dataset with the filter {stage.name!r} {problem}: which rows it keeps is known only when they "
                     "are read. num_rows counts them before filters"
                 )
+
+
+def _array_type(shape: tuple[int, ...], dtype: str) -> pa.DataType:
+    kind = pa.from_numpy_dtype(dtype)
+    if not shape:
+        return kind
+    if -1 not in shape:
+        return pa.fixed_shape_tensor(kind, shape)
+    for size in reversed(shape):
+        kind = pa.list_(kind, size)
+    return kind
 
 
 def _row_random(number: int, position: int) -> np.random.Philox:

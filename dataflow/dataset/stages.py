@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dataflow.dataset.codec import Codec
+from dataflow.dataset.codec import Codec, Companion, Encoded
 from dataflow.errors import CorruptDataError, OptionError
 
 __all__ = ["Decode", "Filter", "Map", "Select", "Stage", "function_name", "takes_generator"]
@@ -30,15 +30,29 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Decode:
-    """Replaces the encoded values of one column by arrays of one shape."""
+    """Replaces the encoded values of one column by arrays, and adds columns of what comes beside them."""
 
     column: str
     codec: Codec
 
     @property
+    def companions(self) -> Mapping[str, Companion]:
+        """Columns that are added, by their names."""
+        beside: Mapping[str, Companion] = getattr(self.codec, "companions", {})
+        return {f"{self.column}_{name}": companion for name, companion in beside.items()}
+
+    @property
+    def ragged(self) -> bool:
+        """Whether decoded values differ in their shape."""
+        return -1 in self.codec.shape
+
+    @property
     def nbytes(self) -> int:
-        """Bytes of a decoded value."""
-        return math.prod(self.codec.shape) * np.dtype(self.codec.dtype).itemsize
+        """Bytes of a decoded value and what comes beside it; 0 where values differ."""
+        if self.ragged:
+            return 0
+        arrays = [Companion(self.codec.shape, self.codec.dtype), *self.companions.values()]
+        return sum(math.prod(array.shape) * np.dtype(array.dtype).itemsize for array in arrays)
 
     def describe(self) -> tuple[str, str, tuple[Any, ...]]:
         """Kind, name and parameters: what the fingerprint of a pipeline is made of."""
@@ -50,15 +64,22 @@ class Decode:
             return "is null"
         return "" if isinstance(value, bytes) else f"holds {type(value).__name__}, not bytes: it cannot be decoded"
 
-    def decode(self, value: Any, key: int) -> NDArray[Any]:
-        """One value, with random numbers keyed by 64 bits.
+    def decode(self, value: Any, key: int) -> dict[str, NDArray[Any]]:
+        """The columns that one value becomes, with random numbers keyed by 64 bits.
 
         Raises:
             CorruptDataError: It cannot be decoded; says why, not where.
         """
         if problem := self.check_value(value):
             raise CorruptDataError(problem)
-        return self.codec.decode(value, key)
+        codec: Any = self.codec
+        if not self.companions:
+            return {self.column: codec.decode(value, key)}
+        arrays = {self.column: Companion(codec.shape, codec.dtype), **self.companions}
+        out = {name: np.empty((1, *array.shape), array.dtype) for name, array in arrays.items()}
+        for _, reason in codec.decode_batch(Encoded.of_values([value]), [key], *out.values()):
+            raise CorruptDataError(reason)
+        return {name: array[0] for name, array in out.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dataflow import _native
-from dataflow.dataset.columns import ListView
 from dataflow.errors import DatasetError
+from dataflow.pipeline.batch_layout import BatchLayout
 from dataflow.pipeline.blocks import BlockTable, Columns, HeldBlock
 from dataflow.pipeline.clocks import StageClock
-from dataflow.pipeline.collate import Batch, pad, to_tensors
+from dataflow.pipeline.collate import Batch
 from dataflow.pipeline.decode import BatchDecoder
 from dataflow.pipeline.lanes import LaneItem
 from dataflow.pipeline.plan import Ticket
@@ -39,7 +38,7 @@ class BatchForm:
         source: What makes samples of their rows, where samples are made.
         transform: Stages that each sample goes through after it was chosen.
         decoder: Stages that a whole batch goes through after those.
-        pad: Ragged columns to pad, and what with.
+        layout: How columns are laid into the batch.
         collate: The user's function from samples to a batch, in place of ours.
         marks_valid: Whether batches carry `valid`.
         pin: Whether tensors go to page-locked memory.
@@ -49,7 +48,7 @@ class BatchForm:
     source: Source
     transform: Transform
     decoder: BatchDecoder
-    pad: Mapping[str, Any]
+    layout: BatchLayout
     collate: Callable[[list[Sample]], Any] | None
     marks_valid: bool
     pin: bool
@@ -80,7 +79,7 @@ class Assembler:
             form = self._form
             by_sample = bool(form.transform or form.collate)
             keys = self._keys(block, row, ticket.epochs) if by_sample or form.decoder.stages else []
-            decoded: dict[str, torch.Tensor] = {}
+            decoded: dict[str, Any] = {}
             if by_sample:
                 samples, keys = self._samples(columns, keys)
             elif form.decoder.stages:
@@ -140,19 +139,17 @@ class Assembler:
         places = {name: self._form.columns.index(name) for name in names}
         return {name: [views[at] for views in columns] for name, at in places.items()}
 
-    def _gathered(self, columns: Sequence[Columns], row: Integers, decoded: Mapping[str, torch.Tensor]) -> Batch:
+    def _gathered(self, columns: Sequence[Columns], row: Integers, decoded: Mapping[str, Any]) -> Batch:
         """The columns of a batch; row i comes from the columns of its own block, columns[i]."""
         batch: Batch = {}
         number = np.arange(len(row), dtype=np.int32)
-        for column, views in self._views(columns, self._form.decoder.selected(self._form.columns)).items():
+        names = self._form.decoder.selected(self._form.columns)
+        stored = self._views(columns, [name for name in names if name not in decoded])
+        for column in names:
             if column in decoded:
-                batch[column] = decoded[column]
-            elif column in self._form.pad:
-                if not isinstance(views[0], ListView):
-                    raise DatasetError(f"column {column!r} has no lists of numbers: leave it out of pad=")
-                batch[column], batch[f"{column}_length"] = _gather_padded(views, number, row, self._form.pad[column])
+                batch |= self._form.layout.arrange(column, decoded[column])
             else:
-                batch[column] = to_tensors(views[0].gather(views, number, row))
+                batch |= self._form.layout.gather(column, stored[column], number, row)
         return batch
 
 
@@ -160,12 +157,7 @@ def collated(form: BatchForm, samples: list[Sample], keys: Sequence[SampleKey]) 
     """A batch of samples, by the user's function or ours."""
     if form.collate is not None:
         return form.collate(samples)
-    batch = form.decoder.collate(samples, keys)
-    for column, fill in form.pad.items():
-        if column not in batch:
-            raise DatasetError(f"the samples have no {column!r} to pad, only {', '.join(batch)}: see pad= and map()")
-        batch[column], batch[f"{column}_length"] = pad(column, batch[column], fill)
-    return batch
+    return form.layout.arrange_all(form.decoder.collate(samples, keys))
 
 
 def finished(form: BatchForm, batch: Any, sample_ids: Integers, slots: Integers, valid: NDArray[np.bool_]) -> Any:
@@ -181,14 +173,3 @@ def finished(form: BatchForm, batch: Any, sample_ids: Integers, slots: Integers,
     if form.pin:
         return torch.utils.data._utils.pin_memory.pin_memory(batch)  # type: ignore[no-untyped-call]
     return batch
-
-
-def _gather_padded(
-    views: Sequence[Any], number: NDArray[np.int32], row: Integers, fill: Any
-) -> tuple[torch.Tensor, torch.Tensor]:
-    offsets = [view.held_offsets for view in views]
-    longest = int(_native.ragged_lengths(offsets, number, row).max(initial=0))
-    out = np.empty((len(row), longest), views[0].values.dtype)
-    lengths = np.empty(len(row), np.int64)
-    _native.gather_ragged([view.held_values for view in views], offsets, number, row, out, lengths, fill)
-    return torch.from_numpy(out), torch.from_numpy(lengths)

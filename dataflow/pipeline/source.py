@@ -75,6 +75,6 @@ class Source:
                 except CorruptDataError as error:
                     key = self._bad_rows.replace(wanted, key, stage.column, str(error))
                     break
-                sample = {**sample, stage.column: decoded}
+                sample = {**sample, **decoded}
             else:
                 return sample, key

@@ -96,7 +96,7 @@ class Transform:
         if isinstance(stage, Select):
             return {column: sample[column] for column in stage.columns}
         if isinstance(stage, Decode):
-            return {**sample, stage.column: self._decoded(stage, sample[stage.column], key)}
+            return {**sample, **self._decoded(stage, sample[stage.column], key)}
         if number in self._processes:
             made, error = self._steps(number, stage, [sample], [key])
             if error is not None:
@@ -111,7 +111,7 @@ class Transform:
             return sample if value else DROPPED
         return value
 
-    def _decoded(self, stage: Decode, value: Any, key: SampleKey) -> NDArray[Any]:
+    def _decoded(self, stage: Decode, value: Any, key: SampleKey) -> dict[str, NDArray[Any]]:
         try:
             return stage.decode(value, value_key(key, stage.column))
         except CorruptDataError as error:
