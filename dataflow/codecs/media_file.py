@@ -71,7 +71,7 @@ def open_media(data: bytes, kind: str, max_pixels: int = MAX_PIXELS) -> Iterator
     Args:
         data: The file.
         kind: "video" or "audio".
-        max_pixels: Pictures with more are not decoded.
+        max_pixels: Pictures with more than about twice as many are not decoded, not even to look at the file.
 
     Yields:
         PyAV's container and stream. Its decoder works in the thread that calls it, and takes damage for an error.
@@ -85,7 +85,8 @@ def open_media(data: bytes, kind: str, max_pixels: int = MAX_PIXELS) -> Iterator
         raise BadMediaError("is empty")
     if problem := cut_off(data):
         raise BadMediaError(problem)
-    limits = {"max_pixels": str(max_pixels)}
+    # Here pixels count that are only there to fill up rows.
+    limits = {"max_pixels": str(2 * max_pixels + (1 << 16))}
     try:
         # Tags need not be in the encoding that they should have.
         container = av.open(

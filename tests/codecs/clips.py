@@ -58,6 +58,7 @@ def clip(
     container_options: Mapping[str, str] | None = None,
     rotation: int = 0,
     first: int = 0,
+    moving: bool = True,
     sound: bool = False,
 ) -> bytes:
     """A file of numbered frames.
@@ -75,6 +76,7 @@ def clip(
         container_options: Of the muxer.
         rotation: Degrees in the display matrix.
         first: Number of the first frame.
+        moving: Whether each frame has the next number.
         sound: Whether there is an audio stream, too.
     """
     quick = {
@@ -96,7 +98,7 @@ def clip(
             stream.set_display_rotation(rotation)
         audio: Any = file.add_stream("aac", rate=16000) if sound else None
         for number in range(count):
-            frame = av.VideoFrame.from_ndarray(numbered(number + first, *size), format="rgb24")
+            frame = av.VideoFrame.from_ndarray(numbered(first + number * moving, *size), format="rgb24")
             frame.pts = number if times is None else times[number]
             frame.time_base = Fraction(1, rate) if times is None else Fraction(1, 1000)
             file.mux(stream.encode(frame))
