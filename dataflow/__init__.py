@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dataflow.dataset import Dataset, ShardWriter, open
     from dataflow.dataset.index import index
     from dataflow.loader import DataLoader
+    from dataflow.pipeline.padding import Pad
     from dataflow.sampling.state import merge_states
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "DataLoader",
     "Dataset",
     "Image",
+    "Pad",
     "ShardWriter",
     "Video",
     "errors",
@@ -35,6 +37,7 @@ _HOMES = {
     "DataLoader": "dataflow.loader",
     "Dataset": "dataflow.dataset",
     "Image": "dataflow.codecs.image",
+    "Pad": "dataflow.pipeline.padding",
     "ShardWriter": "dataflow.dataset",
     "Video": "dataflow.codecs.video",
     "index": "dataflow.dataset",

@@ -15,8 +15,10 @@ from dataflow.pipeline.arguments import check_columns, check_kinds, check_number
 from dataflow.pipeline.bad_rows import Ledger
 from dataflow.pipeline.blueprint import Blueprint, Options, Run
 from dataflow.pipeline.device import check_device, pins
+from dataflow.pipeline.dtypes import parse_dtypes
 from dataflow.pipeline.ends import check_end, warn_of_narrow_lanes
 from dataflow.pipeline.iteration import Iteration
+from dataflow.pipeline.padding import parse_pad
 from dataflow.pipeline.plan import BatchRules
 from dataflow.pipeline.position import Epochs, Position
 from dataflow.pipeline.rank import find_rank, local_ranks
@@ -59,7 +61,9 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             with several ranks where samples are dropped.
         memory_limit: Bytes that blocks and waiting batches may take. Default: half of what this process may use, over
             the ranks of this host.
-        pad: Ragged columns to pad, with the value to pad with; adds `<column>_length`.
+        pad: Columns of lists to pad: the value to pad with, up to the longest row of the batch, or a `dataflow.Pad`.
+            Adds `<column>_length`.
+        dtypes: Types of columns in the batch, such as {"tokens": "int64"}, where not the stored ones.
         device: Where batches are copied to while the training works on the one before, such as "cuda"; tensors in what
             `collate_fn` returns, too. Default: they stay in the processor's memory.
         on_error: "raise", or "skip": a row that does not decode is replaced by the next good row of its block, in
@@ -100,6 +104,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         agree: Callable[[bool], bool] | None = None,
         memory_limit: int | None = None,
         pad: Mapping[str, Any] | None = None,
+        dtypes: Mapping[str, Any] | None = None,
         device: str | torch.device | None = None,
         on_error: str = "raise",
     ) -> None:
@@ -129,7 +134,8 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             timeout=timeout,
             seed=seed,
         )
-        check_kinds(collate_fn=collate_fn, agree=agree, pad=pad)
+        check_kinds(collate_fn=collate_fn, agree=agree, pad=pad, dtypes=dtypes)
+        padding, types = parse_pad(pad), parse_dtypes(dtypes)
         chosen = check_device(device)
         if on_error not in ("raise", "skip"):
             raise OptionError(f"on_error={on_error!r}: choose 'raise' or 'skip'")
@@ -150,7 +156,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         self.num_workers = max(1, available_cpus() // local_ranks()) if num_workers is None else num_workers
         self.prefetch_factor = prefetch_factor or _PREFETCH_FACTOR
         if dataset.schema is not None:
-            check_columns(dataset.schema.names, pad or {})
+            check_columns(dataset.schema, padding, types)
         self.seed = seed
         self.shuffle = bool(shuffle)
         coordinate = find_rank(rank, world_size, mesh)
@@ -166,7 +172,8 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             workers=self.num_workers,
             window=max(1, self.num_workers) * self.prefetch_factor,
             memory=memory_limit or int(available_memory() * _MEMORY_SHARE / local_ranks()),
-            pad=dict(pad or {}),
+            pad=padding,
+            dtypes=types,
             collate=collate_fn,
             agree=agree,
             pin=pins(pin_memory, pin_memory_device, chosen),
@@ -263,7 +270,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         return stats(
             pipeline,
             rules.source,
-            rules.form.decoder.slabs.values(),
+            [*rules.form.decoder.slabs.values(), *rules.form.layout.slabs.values()],
             self._blueprint.decoders(),
             len(self._blueprint.options.ledger or ()),
             0 if transfer is None else transfer.copier.nbytes,

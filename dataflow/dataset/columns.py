@@ -68,15 +68,19 @@ class FixedView:
             return self.values[row]
         return self.values[row * self.width : (row + 1) * self.width].reshape(self.shape)
 
-    def gather(self, views: Sequence[FixedView], block: BlockNumbers, row: Rows) -> NDArray[Any]:
+    def gather(
+        self, views: Sequence[FixedView], block: BlockNumbers, row: Rows, out: NDArray[Any] | None = None
+    ) -> NDArray[Any]:
+        """As the others; into `out` where it is given, which may be of a wider type."""
         if any(view._valid is not None for view in views):
             raise DatasetError(
                 f"column {self._name!r} has nulls, which no array can hold: "
                 "leave it out with select(), or replace them with map()"
             )
-        out = np.empty((len(row), self.width), self._dtype)
+        if out is None:
+            out = np.empty((len(row), *self.shape), self._dtype)
         _native.gather_fixed([view.held_values for view in views], self.width, block, row, out)
-        return out.reshape(len(row), *self.shape)
+        return out
 
 
 class BytesView:
@@ -129,13 +133,17 @@ class TextView(BytesView):
 
 
 class ListView:
-    """Variable-length lists of numbers."""
+    """Variable-length lists of numbers.
+
+    Attributes:
+        valid: Which rows are not null; None where all are not.
+    """
 
     def __init__(self, name: str, kind: pa.DataType) -> None:
         self._name = name
         self._offset = _offset_dtype(kind)
         self._dtype = _dtype(kind.value_type)
-        self._valid: NDArray[np.bool_] | None = None
+        self.valid: NDArray[np.bool_] | None = None
         self.offsets: NDArray[Any] = np.zeros(1, self._offset)
         self.values: NDArray[Any] = np.empty(0, self._dtype)
         self.held_offsets = _native.Array(self.offsets)
@@ -145,7 +153,7 @@ class ListView:
         if array.values.null_count:
             raise _inner_nulls(self._name)
         view = _like(self)
-        view._valid = _validity(array)
+        view.valid = _validity(array)
         view.offsets = _offsets(array, array.buffers()[1], self._offset)
         view.values = _numbers(array.values, self._dtype)
         view.held_offsets = _native.Array(view.offsets)
@@ -153,7 +161,7 @@ class ListView:
         return view
 
     def value(self, row: int) -> NDArray[Any] | None:
-        if self._valid is not None and not self._valid[row]:
+        if self.valid is not None and not self.valid[row]:
             return None
         start, stop = int(self.offsets[row]), int(self.offsets[row + 1])
         if not 0 <= start <= stop <= len(self.values):

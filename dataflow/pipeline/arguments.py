@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 from dataflow.errors import OptionError
 from dataflow.pipeline.assemble import RESERVED
+from dataflow.pipeline.dtypes import Dtype, check_cast
+from dataflow.pipeline.padding import Pad
 from dataflow.sampling.keys import key
 
 _UNSUPPORTED = {
@@ -57,8 +62,8 @@ def check_numbers(
     key(seed)
 
 
-def check_kinds(*, collate_fn: Any, agree: Any, pad: Any) -> None:
-    """Check what has to be callable or a mapping, before it is needed in the midst of an epoch.
+def check_kinds(*, collate_fn: Any, agree: Any, pad: Any, dtypes: Any) -> None:
+    """Check what has to be callable, before it is needed in the midst of an epoch, and what goes with it.
 
     Raises:
         OptionError: Names the argument.
@@ -66,19 +71,36 @@ def check_kinds(*, collate_fn: Any, agree: Any, pad: Any) -> None:
     for name, value in {"collate_fn": collate_fn, "agree": agree}.items():
         if value is not None and not callable(value):
             raise OptionError(f"{name}={value!r} is not callable: give a function")
-    if pad is not None and not isinstance(pad, Mapping):
-        raise OptionError(f"pad={pad!r}: give a dict of columns and the values to pad them with")
+    for name, value in {"pad": pad, "dtypes": dtypes}.items():
+        if value and collate_fn is not None:
+            raise OptionError(f"collate_fn= makes the batches, {name}= has no part in them: let collate_fn do that")
 
 
-def check_columns(columns: Sequence[str], pad: Mapping[str, Any]) -> None:
+def check_columns(schema: pa.Schema, pad: Mapping[str, Pad], dtypes: Mapping[str, Dtype]) -> None:
     """Check the columns that samples have, where they are known beforehand.
 
     Raises:
-        OptionError: A column that is to be padded does not exist, or a name is one that batches use themselves.
+        OptionError: A column that is to be padded or to have another type does not exist or has no numbers, a value to
+            pad with does not fit, or a name is one that batches use themselves.
     """
-    for column in pad:
-        if column not in columns:
-            raise OptionError(f"pad= names the column {column!r}, there are {', '.join(columns)}")
+    for argument, columns in (("pad", pad), ("dtypes", dtypes)):
+        for column in columns:
+            if column not in schema.names:
+                raise OptionError(f"{argument}= names the column {column!r}, there are {', '.join(schema.names)}")
+    for column in {**pad, **dtypes}:
+        kind = schema.field(column).type
+        if column in dtypes and isinstance(kind, pa.BaseExtensionType):
+            raise OptionError(f"column {column!r} is decoded: choose its type in decode(), not in dtypes=")
+        while hasattr(kind, "value_type"):
+            kind = kind.value_type
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+            argument = "pad" if column in pad else "dtypes"
+            raise OptionError(f"column {column!r} has no numbers, but {kind}: leave it out of {argument}=")
+        stored = np.dtype(np.bool_ if pa.types.is_boolean(kind) else kind.to_pandas_dtype())
+        target = dtypes.get(column, stored)
+        check_cast(column, stored, target)
+        if column in pad:
+            pad[column].fill(column, target)
     for column in RESERVED:
-        if column in columns:
+        if column in schema.names:
             raise OptionError(f"batches have a {column!r} of their own: leave the column out with select()")

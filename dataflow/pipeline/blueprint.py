@@ -12,13 +12,16 @@ from dataflow.dataset import Dataset, Manifest
 from dataflow.dataset.stages import Decode
 from dataflow.errors import StateError
 from dataflow.pipeline.bad_rows import BadRows, Ledger
+from dataflow.pipeline.batch_layout import BatchLayout, laid_bytes
 from dataflow.pipeline.build import PipelineRules, build
 from dataflow.pipeline.clocks import DEVICE_STAGES, STAGES, Clocks
 from dataflow.pipeline.deliver import Pipeline
 from dataflow.pipeline.device import DeviceCopier
+from dataflow.pipeline.dtypes import Dtype
 from dataflow.pipeline.filler import Filler
 from dataflow.pipeline.form import plan_stages
 from dataflow.pipeline.iteration import ExactEnd
+from dataflow.pipeline.padding import Pad
 from dataflow.pipeline.plan import BatchRules, Ticket
 from dataflow.pipeline.position import Epochs, Mark
 from dataflow.pipeline.transfer import Transfer
@@ -42,7 +45,8 @@ class Options:
         workers: Threads that assemble.
         window: Most batches that wait.
         memory: Bytes that blocks and waiting batches may take.
-        pad: Ragged columns to pad, and what with.
+        pad: Columns of lists to pad, and how.
+        dtypes: Types of columns, where not the stored ones.
         collate: The user's function from samples to a batch.
         agree: "This rank has more" to "any rank has more", where ranks find the end together.
         pin: Whether tensors go to page-locked memory.
@@ -57,7 +61,8 @@ class Options:
     workers: int
     window: int
     memory: int
-    pad: Mapping[str, Any]
+    pad: Mapping[str, Pad]
+    dtypes: Mapping[str, Dtype]
     collate: Callable[[list[Sample]], Any] | None
     agree: Callable[[bool], bool] | None
     pin: bool
@@ -118,13 +123,16 @@ class Blueprint:
     def _rules(self) -> PipelineRules:
         dataset, options = self._dataset, self.options
         source = dataset.source.uncounted()
+        layout = BatchLayout(
+            options.pad, options.dtypes, rows=options.batches.batch_size, waiting=options.window, pin=options.pin
+        )
         pads = bool(self.epochs.steps is None and not options.batches.drop_last and options.batches.ranks > 1)
         deciding, form = plan_stages(
             dataset,
             BadRows(self.manifest, source, options.ledger),
             rows=options.batches.batch_size,
             waiting=options.window,
-            pad=options.pad,
+            layout=layout,
             collate=options.collate,
             marks_valid=pads or self._ends_exactly,
             pin=options.pin,
@@ -224,7 +232,8 @@ class Blueprint:
             window=options.window,
             concurrency=self._dataset.store.concurrency,
             limit=options.memory,
-            decoded=sum(stage.nbytes for stage in self._decoded()),
+            decoded=sum(stage.nbytes for stage in self._decoded())
+            + laid_bytes(self._dataset.schema, options.pad, options.dtypes),
         )
 
     def _fingerprint(self, lanes: int) -> str:

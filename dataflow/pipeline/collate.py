@@ -42,24 +42,6 @@ def check_alike(samples: Sequence[Sample]) -> None:
             )
 
 
-def pad(name: str, values: Sequence[Any], fill: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Pad ragged rows of numbers to the longest.
-
-    Args:
-        name: Name of the column.
-        values: 1-D arrays or tensors of one dtype.
-        fill: What stands after the end of a shorter row.
-
-    Returns:
-        (values [rows, longest], lengths int64[rows]).
-    """
-    if not all(isinstance(value, (np.ndarray, torch.Tensor)) and value.ndim == 1 for value in values):
-        raise DatasetError(f"column {name!r} has no lists of numbers: leave it out of pad=")
-    rows = [torch.as_tensor(value) for value in values]
-    padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=fill)
-    return padded, torch.tensor([len(row) for row in rows], dtype=torch.int64)
-
-
 def _column(values: list[Any]) -> Any:
     first = values[0]
     if isinstance(first, torch.Tensor):

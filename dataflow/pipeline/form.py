@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from dataflow.dataset.dataset import Dataset
 from dataflow.pipeline.assemble import BatchForm
 from dataflow.pipeline.bad_rows import BadRows
+from dataflow.pipeline.batch_layout import BatchLayout
 from dataflow.pipeline.decode import BatchDecoder
 from dataflow.pipeline.source import Source, split_at_first_call, split_at_last_call
 from dataflow.pipeline.transform import Sample, Transform, split_at_last_filter
@@ -19,7 +20,7 @@ def plan_stages(
     *,
     rows: int,
     waiting: int,
-    pad: Mapping[str, Any],
+    layout: BatchLayout,
     collate: Callable[[list[Sample]], Any] | None,
     marks_valid: bool,
     pin: bool,
@@ -31,7 +32,7 @@ def plan_stages(
         bad_rows: What is done with rows that do not decode.
         rows: Most rows of a batch.
         waiting: Most batches that wait for the consumer.
-        pad: Ragged columns to pad, and what with.
+        layout: How columns are laid into batches.
         collate: The user's function from samples to a batch, which have been through all stages then.
         marks_valid: Whether batches carry `valid`.
         pin: Whether tensors go to page-locked memory.
@@ -45,7 +46,7 @@ def plan_stages(
         source=Source(dataset.columns, at_source, bad_rows),
         transform=after,
         decoder=BatchDecoder(by_batch, rows, waiting, pin, bad_rows),
-        pad=pad,
+        layout=layout,
         collate=collate,
         marks_valid=marks_valid,
         pin=pin,

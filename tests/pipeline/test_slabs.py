@@ -90,6 +90,18 @@ def test_no_more_is_kept_than_asked() -> None:
     assert slabs.peak_bytes == 10 * 12
 
 
+def test_rows_of_differing_shapes_take_the_memory_of_the_largest() -> None:
+    slabs = Slabs(4, (3,), "int32", keep=2, pin=False)
+    places = set()
+    for width in (3, 10, 1, 10, 9):
+        tensor = slabs.take(4, (width,))
+        assert tensor.shape == (4, width)
+        places.add(tensor.data_ptr())
+        del tensor
+    assert slabs.count == 1
+    assert slabs.peak_bytes == 4 * 10 * 4
+
+
 def test_tensors_outlive_their_slabs() -> None:
     slabs = Slabs(4, (3,), "uint8", keep=2, pin=False)
     tensor = slabs.take(4).fill_(7)
