@@ -69,9 +69,10 @@ def _riff_end(data: bytes) -> int:
 
 
 def _samples_after(data: bytes, end: int) -> bool:
-    """Whether what follows is neither a chunk nor padding."""
+    """Whether what follows is neither a chunk, nor a tag of another kind, nor padding."""
     rest = data[end + end % 2 :]
-    return len(rest) > 8 and not (rest[:4].isascii() and rest[:4].decode("ascii").isprintable()) and any(rest)
+    named = rest[:3].isascii() and rest[:3].decode("ascii").isprintable()
+    return len(rest) > 8 and not named and any(rest)
 
 
 def _ogg_end(data: bytes) -> int:

@@ -96,7 +96,7 @@ def clip(
             stream.codec_context.time_base = stream.time_base = Fraction(1, 1000)
         if rotation:
             stream.set_display_rotation(rotation)
-        audio: Any = file.add_stream("aac", rate=16000) if sound else None
+        audio: Any = file.add_stream("aac", rate=16000, layout="mono") if sound else None
         for number in range(count):
             frame = av.VideoFrame.from_ndarray(numbered(first + number * moving, *size), format="rgb24")
             frame.pts = number if times is None else times[number]
@@ -148,11 +148,12 @@ def sound(
     codec: str = "pcm_s16le",
     container: str = "wav",
     options: Mapping[str, str] | None = None,
+    muxing: Mapping[str, str] | None = None,
 ) -> bytes:
-    """A file of samples [channels, count] or [count]."""
+    """A file of samples [channels, count] or [count], with options of the encoder and of the muxer."""
     sink = io.BytesIO()
     samples = samples.reshape(-1, samples.shape[-1])
-    with av.open(sink, "w", format=container) as file:
+    with av.open(sink, "w", format=container, options=dict(muxing or {})) as file:
         layout = {1: "mono", 2: "stereo", 6: "5.1"}[len(samples)]
         stream: Any = file.add_stream(codec, rate=rate, layout=layout, options=dict(options or {}))
         for frame in _frames(samples, rate):
