@@ -17,6 +17,7 @@ from dataflow.pipeline.blueprint import Blueprint, Options, Run
 from dataflow.pipeline.device import check_device, pins
 from dataflow.pipeline.dtypes import parse_dtypes
 from dataflow.pipeline.ends import check_end, warn_of_narrow_lanes
+from dataflow.pipeline.form import check_decoder
 from dataflow.pipeline.iteration import Iteration
 from dataflow.pipeline.padding import parse_pad
 from dataflow.pipeline.plan import BatchRules
@@ -68,6 +69,8 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             `collate_fn` returns, too. Default: they stay in the processor's memory.
         on_error: "raise", or "skip": a row that does not decode is replaced by the next good row of its block, in
             stored order, and listed in `ledger()`.
+        decoder: What decodes images of whole batches: "native", or "dali", an extra: the same windows, with values that
+            differ by a level or two. No part of the state.
 
     Raises:
         OptionError: An argument that cannot work; names it and the remedy.
@@ -107,6 +110,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         dtypes: Mapping[str, Any] | None = None,
         device: str | torch.device | None = None,
         on_error: str = "raise",
+        decoder: str = "native",
     ) -> None:
         if not isinstance(dataset, Dataset):
             raise OptionError(
@@ -141,6 +145,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             raise OptionError(f"on_error={on_error!r}: choose 'raise' or 'skip'")
         if on_error == "skip":
             check_replaceable(dataset.transforms)
+        check_decoder(decoder, dataset, collate_fn)
         super().__init__(
             dataset,  # type: ignore[arg-type]
             batch_size=batch_size,
@@ -179,6 +184,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             pin=pins(pin_memory, pin_memory_device, chosen),
             device=chosen,
             ledger=Ledger() if on_error == "skip" else None,
+            decoder=decoder,
         )
         self._blueprint = Blueprint(dataset, options, self._epochs)
         warn_of_narrow_lanes(self.lanes, batches.ranks)
@@ -271,7 +277,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             pipeline,
             rules.source,
             [*rules.form.decoder.slabs.values(), *rules.form.layout.slabs.values()],
-            self._blueprint.decoders(),
+            self._blueprint.decoders() | rules.form.decoder.decoders(),
             len(self._blueprint.options.ledger or ()),
             0 if transfer is None else transfer.copier.nbytes,
             {"blocks": memory.blocks, "batches": memory.batches, "memory_limit": limit},

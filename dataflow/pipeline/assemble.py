@@ -170,6 +170,11 @@ def finished(form: BatchForm, batch: Any, sample_ids: Integers, slots: Integers,
         batch["slot"] = torch.from_numpy(slots)
         if form.marks_valid:
             batch["valid"] = torch.from_numpy(valid)
-    if form.pin:
-        return torch.utils.data._utils.pin_memory.pin_memory(batch)  # type: ignore[no-untyped-call]
-    return batch
+    if not form.pin:
+        return batch
+    pin: Callable[[Any], Any] = torch.utils.data._utils.pin_memory.pin_memory
+    if form.collate is not None:
+        return pin(batch)
+    # DALI makes columns on a GPU.
+    there = {name for name, column in batch.items() if isinstance(column, torch.Tensor) and column.is_cuda}
+    return {name: column if name in there else pin(column) for name, column in batch.items()}

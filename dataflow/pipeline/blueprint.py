@@ -52,6 +52,7 @@ class Options:
         pin: Whether tensors go to page-locked memory.
         device: Where batches are copied to; None leaves them where they are made.
         ledger: Where rows that do not decode are listed; None where they are errors.
+        decoder: What decodes images of whole batches, "native" or "dali".
     """
 
     batches: BatchRules
@@ -68,6 +69,7 @@ class Options:
     pin: bool
     device: torch.device | None
     ledger: Ledger | None
+    decoder: str
 
 
 class Run(NamedTuple):
@@ -114,13 +116,14 @@ class Blueprint:
         if options.pin:
             # The context of the GPU that this thread has chosen: other threads take it, or else they open one of GPU 0.
             torch.empty(1, pin_memory=True)
-        rules = self._rules()
+        rules = self.rules()
         clocks = Clocks(STAGES if copier is None else DEVICE_STAGES)
         pipeline = build(rules, start, self.epochs.extent(start.slots), clocks)
         transfer = None if copier is None else Transfer(pipeline, copier, ahead=options.workers > 0)
         return Run(rules, pipeline, transfer, self._exact_end(rules, start.epoch, transfer))
 
-    def _rules(self) -> PipelineRules:
+    def rules(self) -> PipelineRules:
+        """What an iteration is built from."""
         dataset, options = self._dataset, self.options
         source = dataset.source.uncounted()
         layout = BatchLayout(
@@ -136,6 +139,8 @@ class Blueprint:
             collate=options.collate,
             marks_valid=pads or self._ends_exactly,
             pin=options.pin,
+            decoder=options.decoder,
+            device=options.device,
         )
         return PipelineRules(
             self.manifest,

@@ -92,7 +92,7 @@ class DaliDecoder(CodecDecoder):
         return f"{self._dali.name}{others}"
 
 
-def column_decoder(codec: Codec, slabs: Slabs, rows: int, decoder: str) -> ColumnDecoder:
+def column_decoder(codec: Codec, slabs: Slabs, rows: int, decoder: str, device: torch.device | None) -> ColumnDecoder:
     """What decodes a column of batches.
 
     Args:
@@ -100,9 +100,13 @@ def column_decoder(codec: Codec, slabs: Slabs, rows: int, decoder: str) -> Colum
         slabs: Memory for them.
         rows: Most rows of a batch.
         decoder: "native", or "dali" for images.
+        device: Where batches are to be: on a GPU DALI decodes there.
     """
     if decoder == "dali" and isinstance(codec, Image):
         from dataflow.codecs.dali import DaliImages
 
-        return DaliDecoder(codec, slabs, DaliImages(codec, rows, device=None))
+        gpu = None
+        if device is not None and device.type == "cuda":
+            gpu = torch.cuda.current_device() if device.index is None else device.index
+        return DaliDecoder(codec, slabs, DaliImages(codec, rows, gpu))
     return CodecDecoder(codec, slabs)

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from dataflow.dataset.codec import Encoded, Failure, undecodable
+from dataflow.dataset.codec import Companion, Encoded, Failure, undecodable
 from dataflow.dataset.columns import BytesView
 from dataflow.dataset.stages import Decode, Select, Stage
 from dataflow.pipeline.bad_rows import BadRows
 from dataflow.pipeline.collate import Batch, check_alike, collate
+from dataflow.pipeline.column_decoder import column_decoder
+from dataflow.pipeline.media_decoder import CompanionDecoder, RaggedDecoder
 from dataflow.pipeline.slabs import Slabs
 from dataflow.pipeline.transform import Sample
 from dataflow.sampling.random import SampleKey, value_key
@@ -28,43 +29,71 @@ class BatchDecoder:
         waiting: Most batches that wait for the consumer.
         pin: Whether decoded columns are page-locked.
         bad_rows: What is done with rows that do not decode.
+        decoder: "native", or "dali" for columns of images.
+        device: Where batches are to be.
     """
 
-    def __init__(self, stages: Sequence[Stage], rows: int, waiting: int, pin: bool, bad_rows: BadRows) -> None:
-        selected = [stage.columns for stage in stages if isinstance(stage, Select)]
-        self._selected = selected[-1] if selected else None
+    def __init__(
+        self,
+        stages: Sequence[Stage],
+        rows: int,
+        waiting: int,
+        pin: bool,
+        bad_rows: BadRows,
+        decoder: str,
+        device: torch.device | None,
+    ) -> None:
+        self._selected: tuple[str, ...] | None = None
+        for stage in stages:
+            if isinstance(stage, Select):
+                self._selected = stage.columns
+            elif isinstance(stage, Decode) and self._selected is not None:
+                self._selected += tuple(stage.companions)
         self.stages = {
             stage.column: stage
             for stage in stages
-            if isinstance(stage, Decode) and (self._selected is None or stage.column in self._selected)
+            if isinstance(stage, Decode)
+            and (self._selected is None or not {stage.column, *stage.companions}.isdisjoint(self._selected))
         }
         # One is the consumer's, and one is being made while it looks for the next.
-        self.slabs = {
-            column: Slabs(rows, stage.codec.shape, stage.codec.dtype, waiting + 2, pin)
-            for column, stage in self.stages.items()
-        }
+        self.slabs: dict[str, Slabs] = {}
+        self._decoders: dict[str, Any] = {}
+        for column, stage in self.stages.items():
+            if stage.ragged:
+                self._decoders[column] = RaggedDecoder(stage.codec)
+                continue
+            for name, array in {column: Companion(stage.codec.shape, stage.codec.dtype), **stage.companions}.items():
+                self.slabs[name] = Slabs(rows, array.shape, array.dtype, waiting + 2, pin)
+            self._decoders[column] = (
+                CompanionDecoder(stage, self.slabs)
+                if stage.companions
+                else column_decoder(stage.codec, self.slabs[column], rows, decoder, device)
+            )
         self._bad_rows = bad_rows
 
     def selected(self, columns: Sequence[str]) -> Sequence[str]:
         """Which of these columns remain."""
-        return columns if self._selected is None else self._selected
+        if self._selected is not None:
+            return self._selected
+        return [*columns, *(name for stage in self.stages.values() for name in stage.companions)]
+
+    def decoders(self) -> dict[str, str]:
+        """What decodes each column."""
+        return {column: decoder.name() for column, decoder in self._decoders.items()}
 
     def collate(self, samples: Sequence[Sample], keys: Sequence[SampleKey]) -> Batch:
         """A batch of samples, decoded."""
         check_alike(samples)
-        if self._selected is not None:
-            samples = [{column: sample[column] for column in self._selected} for sample in samples]
-        if not self.stages:
-            return collate(samples)
-        others = [{name: sample[name] for name in sample if name not in self.stages} for sample in samples]
-        batch = collate(others)
+        names = self.selected(tuple(samples[0]))
+        made = {name for column, stage in self.stages.items() for name in (column, *stage.companions)}
+        batch = collate([{name: sample[name] for name in names if name not in made} for sample in samples])
         for column in self.stages:
-            batch[column] = self._decode_values(column, [sample[column] for sample in samples], keys)
-        return {name: batch[name] for name in samples[0]}
+            batch |= self._decode_values(column, [sample[column] for sample in samples], keys)
+        return {name: batch[name] for name in names}
 
     def decode_rows(
         self, views: Mapping[str, Sequence[BytesView]], wanted: Sequence[SampleKey]
-    ) -> tuple[dict[str, torch.Tensor], list[SampleKey]]:
+    ) -> tuple[Batch, list[SampleKey]]:
         """The decoded columns of a batch of stored rows, without a copy on the way.
 
         Args:
@@ -77,18 +106,21 @@ class BatchDecoder:
         Raises:
             CorruptDataError: A row does not decode, and is not to be replaced.
         """
-        out = {column: self.slabs[column].take(len(wanted)) for column in self.stages}
+        out: dict[str, Any] = {}
         keys = list(wanted)
         left: Sequence[int] = range(len(keys))
         while left:
             bad: dict[int, tuple[str, str]] = {}
             for column in self.stages:
-                for position, reason in self._decode_views(column, views[column], keys, left, out[column].numpy()):
+                for position, reason in self._decode_views(column, views[column], keys, left, out):
                     bad.setdefault(position, (column, reason))
             left = sorted(bad)
             for position in left:
                 keys[position] = self._bad_rows.replace(wanted[position], keys[position], *bad[position])
-        return out, keys
+        columns: Batch = {}
+        for column, made in out.items():
+            columns |= _columns(column, made)
+        return columns, keys
 
     def _decode_views(
         self,
@@ -96,31 +128,37 @@ class BatchDecoder:
         views: Sequence[BytesView],
         keys: Sequence[SampleKey],
         positions: Sequence[int],
-        out: NDArray[Any],
+        out: dict[str, Any],
     ) -> list[Failure]:
-        """Decode the rows at some positions of a batch."""
+        """Decode the rows at some positions of a batch: at first all of them."""
         chosen = [views[position] for position in positions]
         rows = np.array([keys[position].row for position in positions], np.int64)
         number = np.arange(len(rows), dtype=np.int32)
         encoded = Encoded([view.held_values for view in chosen], [view.held_offsets for view in chosen], number, rows)
-        whole = len(positions) == len(keys)
-        target = out if whole else np.empty((len(rows), *out.shape[1:]), out.dtype)
         value_keys = [value_key(keys[position], column) for position in positions]
-        failures = dict(self.stages[column].codec.decode_batch(encoded, value_keys, target))
+        decoder = self._decoders[column]
+        if column in out:
+            found = decoder.decode_again(encoded, value_keys, out[column], positions)
+        else:
+            out[column], found = decoder.decode(encoded, value_keys)
+        failures = dict(found)
         for at, (view, row) in enumerate(zip(chosen, rows.tolist(), strict=True)):
             if view.valid is not None and not view.valid[row]:
                 failures[at] = "is null"
-        if not whole:
-            out[list(positions)] = target
         return [Failure(positions[at], reason) for at, reason in failures.items()]
 
-    def _decode_values(self, column: str, values: Sequence[Any], keys: Sequence[SampleKey]) -> torch.Tensor:
+    def _decode_values(self, column: str, values: Sequence[Any], keys: Sequence[SampleKey]) -> Batch:
         stage, describe = self.stages[column], self._bad_rows.describe
         for value, key in zip(values, keys, strict=True):
             if problem := stage.check_value(value):
                 raise undecodable(describe(key), column, problem)
-        out = self.slabs[column].take(len(keys))
         value_keys = [value_key(key, column) for key in keys]
-        for position, reason in stage.codec.decode_batch(Encoded.of_values(values), value_keys, out.numpy()):
+        out, failures = self._decoders[column].decode(Encoded.of_values(values), value_keys)
+        for position, reason in failures:
             raise undecodable(describe(keys[position]), column, reason)
-        return out
+        return _columns(column, out)
+
+
+def _columns(column: str, made: Any) -> Batch:
+    """What a decoder made of a column: several where others come beside it."""
+    return made if isinstance(made, dict) else {column: made}
