@@ -10,10 +10,11 @@ import io
 import pickle
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     import torch
@@ -31,8 +32,8 @@ def dump(value: Any) -> tuple[memoryview, list[pickle.PickleBuffer]]:
     return stream.getbuffer(), buffers
 
 
-def load(stream: memoryview, buffers: Iterable[Any]) -> Any:
-    """The value; arrays and tensors use `buffers`, and can be written to if those can."""
+def load(stream: memoryview, buffers: Iterable[NDArray[np.uint8]]) -> Any:
+    """The value; its arrays and tensors use `buffers`, and can be written to if those can."""
     return pickle.loads(stream, buffers=buffers)
 
 
@@ -48,11 +49,26 @@ def first_unpicklable(values: Sequence[Any]) -> int:
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def reducer_override(self, value: Any) -> Any:
+        kind = type(value)
+        # NumPy's own way leaves some arrays in the pickle, without their byte order and whether they can be written to.
+        if kind is np.ndarray and value.dtype.itemsize and not value.dtype.hasobject:
+            return _array, _array_parts(value)
         # Torch takes a second to import, and a function may well have no use for it.
         torch = sys.modules.get("torch")
-        if torch is not None and type(value) is torch.Tensor and _is_plain(value):
-            return _tensor, _parts(value)
+        if torch is not None and kind is torch.Tensor and _is_plain(value):
+            return _tensor, _tensor_parts(value)
         return super().reducer_override(value)
+
+
+def _array_parts(array: NDArray[Any]) -> tuple[Any, np.dtype[Any], Sequence[int], str]:
+    order: Literal["C", "F"] = "F" if array.flags.fnc else "C"
+    flat = array.ravel(order)
+    flat.flags.writeable = array.flags.writeable  # of a copy, if it was not contiguous
+    return pickle.PickleBuffer(flat.view(np.uint8).data), array.dtype, array.shape, order
+
+
+def _array(memory: NDArray[np.uint8], dtype: np.dtype[Any], shape: Sequence[int], order: Literal["C", "F"]) -> Any:
+    return np.ndarray(shape, dtype, memory, order=order)
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
@@ -63,7 +79,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
     return strided and not (tensor.requires_grad or tensor.is_quantized)
 
 
-def _parts(tensor: torch.Tensor) -> tuple[Any, torch.dtype, Sequence[int]]:
+def _tensor_parts(tensor: torch.Tensor) -> tuple[Any, torch.dtype, Sequence[int]]:
     import torch
 
     flat = tensor.resolve_conj().resolve_neg().contiguous().reshape(-1)
@@ -71,7 +87,8 @@ def _parts(tensor: torch.Tensor) -> tuple[Any, torch.dtype, Sequence[int]]:
     return pickle.PickleBuffer(flat.view(torch.uint8).numpy().data), tensor.dtype, tuple(tensor.shape)
 
 
-def _tensor(memory: Any, dtype: torch.dtype, shape: Sequence[int]) -> torch.Tensor:
+def _tensor(memory: NDArray[np.uint8], dtype: torch.dtype, shape: Sequence[int]) -> torch.Tensor:
     import torch
 
-    return torch.from_numpy(np.asarray(memory)).view(dtype).reshape(shape)
+    # Of nothing, there is no view.
+    return torch.from_numpy(memory).view(dtype).reshape(shape) if len(memory) else torch.empty(shape, dtype=dtype)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dataflow.pipeline.out_of_band import dump, load
 
@@ -86,7 +87,7 @@ class SharedSlab:
         """Give the memory back, once the other process is done with it, too."""
         self._memory.close()
 
-    def _copy(self, start: int, stop: int, readonly: bool) -> Any:
+    def _copy(self, start: int, stop: int, readonly: bool) -> NDArray[np.uint8]:
         # NumPy copies without holding the interpreter lock.
         memory = np.empty(stop - start, np.uint8)
         if start < stop:

@@ -85,14 +85,22 @@ def _leave_signals_to_parent(connection: socket.socket) -> None:
     for number in OF_THE_PARENT:
         # A function, since programs that the user's function starts would go on to ignore what is ignored here.
         signal.signal(number, lambda *_: None)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, OF_THE_PARENT)
+
+    def block() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, OF_THE_PARENT)
+
+    def unblock() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, OF_THE_PARENT)
 
     def become_ordinary() -> None:
         for number in OF_THE_PARENT:
             signal.signal(number, signal.SIG_DFL)
         connection.close()  # else the parent would not see that this process has ended
+        unblock()
 
-    os.register_at_fork(after_in_child=become_ordinary)
+    unblock()
+    # A fork may be told to end before it gets as far as this.
+    os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=become_ordinary)
 
 
 def _loaded(function: Function) -> Callable[[Any, Any], Any]:

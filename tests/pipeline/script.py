@@ -23,7 +23,7 @@ def left():
 """
 
 
-def start(code: str, *arguments: Any, **environment: str) -> subprocess.Popen[str]:
+def start(code: str, *arguments: Any, new_session: bool = False, **environment: str) -> subprocess.Popen[str]:
     """Start a script that finds `arguments` in sys.argv; its errors come with its output."""
     return subprocess.Popen(
         [sys.executable, "-c", HEAD + code, *map(str, arguments)],
@@ -31,6 +31,7 @@ def start(code: str, *arguments: Any, **environment: str) -> subprocess.Popen[st
         stderr=subprocess.STDOUT,
         text=True,
         env={**os.environ, **environment},
+        start_new_session=new_session,
     )
 
 
