@@ -13,7 +13,7 @@ _ADVICE = {
     "plan": "the order of the samples; this is a defect, please report it",
     "fetch": "the store: check its throughput, use more ranks, or larger blocks when sharding",
     "read": "decoding blocks: more num_workers, or shards without compression",
-    "assemble": "your functions and the batch: more num_workers, or lighter map() and collate_fn",
+    "assemble": "your functions and the batch: more num_workers, map(processes=), or lighter map() and collate_fn",
     "transfer": "beginning the copies to the device: fewer or smaller tensors in a batch",
 }
 
