@@ -20,7 +20,7 @@ from dataflow.sampling.random import Draws
 
 __all__ = ["Audio", "Sound", "read_audio"]
 
-_MAX_SECONDS = 1200.0
+_MAX_SECONDS = 600.0
 _MOST_RATE = 768_000
 _MOST_CHANNELS = 64
 

@@ -16,6 +16,8 @@ __all__ = ["decode_samples", "mix", "resample", "resampled_count"]
 
 _MOST_RATE = 1 << 20
 _LAYOUT = "mono"
+# Samples that are resampled at once: all of a long sound would take several times its memory.
+_PIECE = 1 << 16
 
 Samples = NDArray[np.float32]
 
@@ -65,8 +67,11 @@ def decode_samples(data: bytes, channels: int | None, enough: float, most: float
     if not count:
         raise BadMediaError("has no sample that can be decoded")
     first = runs[0][0]
-    joined = [resample(np.concatenate(parts, axis=1), rate, first) for rate, parts in runs]
-    return np.concatenate(joined, axis=1), first
+    joined = []
+    while runs:  # which frees the parts of each in turn
+        rate, parts = runs.pop(0)
+        joined.append(resample(np.concatenate(parts, axis=1), rate, first))
+    return joined[0] if len(joined) == 1 else np.concatenate(joined, axis=1), first
 
 
 def mix(samples: Samples, channels: int | None) -> Samples:
@@ -147,11 +152,15 @@ def _floats(frame: Any, stream: Any) -> Samples:
 def _resample_one(channel: Samples, rate: int, target: int, out: Samples) -> None:
     """One channel into `out`, which is as long as is wanted; the rest is left as it is."""
     av = load_av()
-    frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(channel[None]), format="fltp", layout=_LAYOUT)
-    frame.sample_rate = rate
     resampler = av.AudioResampler(format="fltp", layout=_LAYOUT, rate=target)
     at = 0
-    for made in resampler.resample(frame) + resampler.resample(None):
-        values = made.to_ndarray()[0, : len(out) - at]
-        out[at : at + len(values)] = values
-        at += len(values)
+    for start in range(0, len(channel) + _PIECE, _PIECE):
+        piece = channel[None, start : start + _PIECE]
+        frame = None  # after the last piece: what is left in the filter
+        if piece.size:
+            frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(piece), format="fltp", layout=_LAYOUT)
+            frame.sample_rate = rate
+        for made in resampler.resample(frame):
+            values = made.to_ndarray()[0, : len(out) - at]
+            out[at : at + len(values)] = values
+            at += len(values)

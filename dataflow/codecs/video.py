@@ -170,9 +170,10 @@ class Video:
                     cuts[look] = self._image.cut(*look, key)
                 window, turn = cuts[look]
                 pixels = _upright(scale, frame, window, turn, self._image.height, self._image.width)
-                first, *others = np.flatnonzero(chosen == index)
+                # The rules choose in ascending order.
+                first, end = np.searchsorted(chosen, (index, index + 1))
                 write_pixels(self._image, pixels, out[first])
-                out[others] = out[first]
+                out[first + 1 : end] = out[first]
 
     def _choose(self, count: int, key: int) -> NDArray[np.int64]:
         if self.at == "uniform":
