@@ -14,10 +14,12 @@ class Place(NamedTuple):
 
     Attributes:
         pts: When it is shown, in units of the stream's time base.
+        packet: The packet that holds it.
         start: The packet from which decoding has to begin: that of a keyframe.
     """
 
     pts: int
+    packet: int
     start: int
 
 
@@ -42,5 +44,5 @@ def find_places(packets: Sequence[Any]) -> list[Place] | None:
             key -= 1
         if key < 0:
             return None
-        places.append(Place(pts, keys[key]))
+        places.append(Place(pts, at, keys[key]))
     return places if len({place.pts for place in places}) == len(places) else None

@@ -116,17 +116,22 @@ class VideoFrames:
 
     def _by_time(self, wanted: Sequence[int]) -> Iterator[tuple[int, Any]]:
         assert self._places is not None
-        places = self._places
-        awaited = {places[index].pts: index for index in wanted}
-        for start, group in groupby(wanted, lambda index: places[index].start):
-            missing = {places[index].pts for index in group} & awaited.keys()
+        wanted_places = [self._places[index] for index in wanted]
+        awaited = {place.pts: index for place, index in zip(wanted_places, wanted, strict=True)}
+        groups = [(start, list(group)) for start, group in groupby(wanted_places, lambda place: place.start)]
+        starts = [start for start, _ in groups] + [len(self._packets)]
+        for (start, group), following in zip(groups, starts[1:], strict=True):
+            missing = {place.pts for place in group} & awaited.keys()
+            last = max(place.packet for place in group)
             for begin in (start, 0):
                 # What is not far ahead is reached by going on.
                 if missing and (self._at is None or begin > self._at or begin < start):
                     self._seek(begin)
                 try:
                     while missing and self._at is not None:
-                        for frame in self._next(awaited):
+                        # The next group is decoded from elsewhere: what is in the decoder need not wait for its turn.
+                        drain = last < self._at < following
+                        for frame in self._next(awaited, drain):
                             missing.discard(frame.pts)
                             if frame.pts in awaited:
                                 yield awaited.pop(frame.pts), frame
@@ -143,14 +148,15 @@ class VideoFrames:
         self._decoder.reorder_depth = self._reorder_depth
         self._at = self._began = packet
 
-    def _next(self, awaited: Container[int] | None = None) -> list[Any]:
-        """Decodes the next packet; after the last one, what is left.
+    def _next(self, awaited: Container[int] | None = None, drain: bool = False) -> list[Any]:
+        """Decodes the next packet; after the last one, what is left in the decoder.
 
         Args:
             awaited: Times of frames that are wanted: others that no frame needs are passed over. None wants all.
+            drain: Whether this is as if after the last packet.
         """
         assert self._at is not None
-        if self._at == len(self._packets):
+        if drain or self._at == len(self._packets):
             self._at = None
             return self._decoder.decode(None)  # type: ignore[no-any-return]
         packet = self._packets[self._at]
