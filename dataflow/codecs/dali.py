@@ -24,6 +24,9 @@ from dataflow.dataset.codec import Encoded
 logger = logging.getLogger(__name__)
 
 _PLAIN_JPEG = 1
+# The segment in which programs say how colours are stored: version, two flags of two bytes each, and the transform.
+_ADOBE = b"\xff\xee\x00\x0eAdobe"
+_MOST_HEADER = 1 << 20
 
 
 class Plain(NamedTuple):
@@ -40,6 +43,7 @@ class Plain(NamedTuple):
 
 class _Request(NamedTuple):
     position: int
+    file: bytes
     height: int
     width: int
     window: Window
@@ -77,7 +81,7 @@ class DaliImages:
             return Plain(positions, None)
         try:
             with self._pipelines.borrow() as pipeline:
-                pixels = self._run(pipeline, encoded, requests)
+                pixels = self._run(pipeline, requests)
         except RuntimeError as error:
             # The pipeline is spoilt and let go. What is wrong with the batch, if anything, the other decoder finds.
             if threading.main_thread().is_alive():  # else the interpreter exits
@@ -87,27 +91,29 @@ class DaliImages:
 
     def _requests(self, encoded: Encoded, keys: Sequence[int]) -> list[_Request]:
         image = self._image
+        headers = _native.jpeg_headers(*encoded).tolist()
+        plain = [at for at, (_, _, kind, _) in enumerate(headers) if kind == _PLAIN_JPEG]
+        files = _native.gather_bytes(encoded.values, encoded.offsets, encoded.block[plain], encoded.row[plain])
         requests = []
-        for position, (height, width, kind, orientation) in enumerate(_native.jpeg_headers(*encoded).tolist()):
-            if kind == _PLAIN_JPEG and not check_pixels(image, height, width):
+        for position, file in zip(plain, files, strict=True):
+            height, width, _, orientation = headers[position]
+            if not check_pixels(image, height, width) and not _stores_rgb(file):
                 window, turn = image.cut(height, width, orientation, keys[position])
                 if not (turn.swap or turn.flip):
-                    requests.append(_Request(position, height, width, window, turn.mirror))
-        if self._device is None:
-            damaged = _damaged(encoded, requests)
-            return [request for request in requests if request.position not in damaged]
-        return requests
+                    requests.append(_Request(position, file, height, width, window, turn.mirror))
+        if self._device is not None:
+            return requests
+        damaged = _damaged(encoded, requests)
+        return [request for request in requests if request.position not in damaged]
 
-    def _run(self, pipeline: Any, encoded: Encoded, requests: Sequence[_Request]) -> torch.Tensor:
-        at = [request.position for request in requests]
-        files = _native.gather_bytes(encoded.values, encoded.offsets, encoded.block[at], encoded.row[at])
+    def _run(self, pipeline: Any, requests: Sequence[_Request]) -> torch.Tensor:
         sizes = np.array([(request.height, request.width) for request in requests])
         windows = np.array([request.window for request in requests])
         start, size = windows[:, :2], windows[:, 2:]
         margin = self._margin(size)
         part_start, part_end = np.maximum(start - margin, 0), np.minimum(start + size + margin, sizes)
         inputs = (
-            [np.frombuffer(file, np.uint8) for file in files],
+            [np.frombuffer(request.file, np.uint8) for request in requests],
             part_start.astype(np.int32),
             part_end.astype(np.int32),
             (start - part_start).astype(np.float32),
@@ -130,6 +136,12 @@ def _words_of(error: RuntimeError) -> str:
     """What DALI says without the places in the graph, and that the pipeline is spoilt."""
     said = str(error).rpartition("encountered:")[2].partition("Current pipeline")[0]
     return " ".join(said.split())
+
+
+def _stores_rgb(file: bytes) -> bool:
+    """Whether a JPEG says that its colours are RGB: few are, and not each of DALI's decoders looks at that."""
+    at = file.find(_ADOBE, 0, _MOST_HEADER)
+    return at >= 0 and file[at + len(_ADOBE) + 6 : at + len(_ADOBE) + 7] == b"\0"
 
 
 def _damaged(encoded: Encoded, requests: Sequence[_Request]) -> set[int]:
