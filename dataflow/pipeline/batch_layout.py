@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -117,7 +118,7 @@ class BatchLayout:
 
     def _take(self, column: str, rows: int, shape: tuple[int, ...], dtype: Dtype) -> torch.Tensor:
         """Memory for a column of a batch, not initialised."""
-        if self._rows * int(np.prod(shape)) * dtype.itemsize < _LEAST_SLAB_BYTES:
+        if self._rows * math.prod(shape) * dtype.itemsize < _LEAST_SLAB_BYTES:
             return torch.from_numpy(np.empty((rows, *shape), dtype))
         slabs = self.slabs.get(column)
         if slabs is None:

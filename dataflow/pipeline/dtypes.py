@@ -14,7 +14,11 @@ from dataflow.errors import DatasetError, OptionError
 Dtype = np.dtype[Any]
 
 # What the native core widens while it gathers.
-_WIDENS = {"int32": ("uint8", "uint16"), "int64": ("uint8", "uint16", "int32", "uint32")}
+_WIDENS = {
+    (np.dtype(source), np.dtype(target))
+    for target, sources in {"int32": ("uint8", "uint16"), "int64": ("uint8", "uint16", "int32", "uint32")}.items()
+    for source in sources
+}
 
 
 def parse_dtypes(dtypes: Mapping[str, Any] | None) -> dict[str, Dtype]:
@@ -49,7 +53,7 @@ def check_cast(column: str, source: Dtype, target: Dtype) -> None:
 
 def widens(source: Dtype, target: Dtype) -> bool:
     """Whether the native core can gather one type into the other."""
-    return source == target or source.name in _WIDENS.get(target.name, ())
+    return source == target or (source, target) in _WIDENS
 
 
 def cast(column: str, values: NDArray[Any], target: Dtype, out: NDArray[Any] | None = None) -> NDArray[Any]:
