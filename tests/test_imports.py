@@ -11,7 +11,32 @@ import pyarrow as pa
 import dataflow
 from tests.formats.archives import pack
 
-HEAVY = ("nvidia.dali", "pandas", "numba", "scipy", "s3fs", "botocore", "rich", "typer", "jinja2", "PIL", "pyarrow.compute")
+HEAVY = (
+    "nvidia.dali",
+    "pandas",
+    "numba",
+    "scipy",
+    "s3fs",
+    "botocore",
+    "rich",
+    "typer",
+    "jinja2",
+    "PIL",
+    "pyarrow.compute",
+)
+    "av",
+    "nvidia.dali",
+    "pandas",
+    "numba",
+    "scipy",
+    "s3fs",
+    "botocore",
+    "rich",
+    "typer",
+    "jinja2",
+    "PIL",
+    "pyarrow.compute",
+)
 
 LOAD = """
 import sys
