@@ -19,6 +19,7 @@ ROOMS = (
     "loader",
     "sharding",
     "operations",
+    "measure",
     "cli",
 )
 # Blocks are numbered and hashed with the native core, which is no room.

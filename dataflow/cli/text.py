@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
+from dataflow.storage.sizes import bytes_text
+
 __all__ = ["bytes_text", "count_text"]
-
-_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
-
-
-def bytes_text(nbytes: float) -> str:
-    """A size in decimal units: 1234567 is "1.2 MB"."""
-    unit = 0
-    while nbytes >= 999.95 and unit + 1 < len(_UNITS):
-        nbytes /= 1000
-        unit += 1
-    return f"{nbytes:,.0f} B" if unit == 0 else f"{nbytes:,.1f} {_UNITS[unit]}"
 
 
 def count_text(count: int, thing: str) -> str:

@@ -54,8 +54,10 @@ class PipelineRules:
     memory: WorkingSet
 
 
-def build(rules: PipelineRules, start: Mark, extent: Extent, clocks: Clocks) -> Pipeline:
-    """Start a pipeline at a position."""
+def build(
+    rules: PipelineRules, start: Mark, extent: Extent, clocks: Clocks, assembling: type[Assembler] = Assembler
+) -> Pipeline:
+    """Start a pipeline at a position; `assembling` makes its batches, or less where that is to be measured."""
     _native.reuse_freed_memory()
     manifest, source, memory = rules.manifest, rules.source, rules.memory
     usual_bytes = manifest.num_bytes // max(1, manifest.num_blocks)
@@ -69,7 +71,7 @@ def build(rules: PipelineRules, start: Mark, extent: Extent, clocks: Clocks) -> 
         lambda: memory.blocks - memory.ahead + min(memory.ahead, fetcher.blocks_ahead * usual_bytes),
         memory.ahead,
     )
-    assembler = Assembler(rules.form, stream, table, manifest.first_rows)
+    assembler = assembling(rules.form, stream, table, manifest.first_rows)
     planned = tickets(rules.batches, rules.stream.lanes, *extent)
     run = partial(
         Pipeline,

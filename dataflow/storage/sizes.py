@@ -6,10 +6,11 @@ import re
 
 from dataflow.errors import OptionError
 
-__all__ = ["format_size", "parse_size"]
+__all__ = ["bytes_text", "format_size", "parse_size"]
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGTP]?)(i?)B?\s*", re.IGNORECASE)
 _POWERS = "KMGTP"
+_DECIMAL_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def parse_size(size: int | str, name: str) -> int:
@@ -39,3 +40,12 @@ def format_size(nbytes: int) -> str:
             return f"{value:.1f} {unit}" if unit != "bytes" else f"{nbytes} bytes"
         value /= 1024
     return f"{value:.1f} TiB"
+
+
+def bytes_text(nbytes: float) -> str:
+    """A size in decimal units: 1234567 is "1.2 MB"."""
+    unit = 0
+    while nbytes >= 999.95 and unit + 1 < len(_DECIMAL_UNITS):
+        nbytes /= 1000
+        unit += 1
+    return f"{nbytes:,.0f} B" if unit == 0 else f"{nbytes:,.1f} {_DECIMAL_UNITS[unit]}"

@@ -1,4 +1,4 @@
-"""haproxy in front of a store: adds the same latency to every request, as a network would."""
+"""haproxy in front of a store: adds the same latency to every request, as a network would, or shares out a bandwidth."""
 
 from __future__ import annotations
 
@@ -14,8 +14,19 @@ from urllib.parse import urlsplit
 INSTALL = "apt-get install haproxy"
 
 _ACTION = """
+local free_at = 0
+
 core.register_action("delay", {{ "http-req" }}, function(transaction)
-    core.msleep({milliseconds})
+    local wait = {milliseconds}
+    local range = transaction.http:req_get_headers()["range"]
+    local first, last = string.match(range and range[0] or "", "bytes=(%d+)%-(%d+)")
+    if first and {bytes_per_second} > 0 then
+        local now = core.now()
+        now = now.sec * 1000 + now.usec / 1000
+        free_at = math.max(now, free_at) + (last - first + 1) / {bytes_per_second} * 1000
+        wait = math.floor(wait + free_at - now)
+    end
+    core.msleep(wait)
 end)
 """
 
@@ -44,11 +55,15 @@ def haproxy_program() -> str | None:
 
 
 class DelayProxy:
-    """Adds `milliseconds` to each request for `endpoint`, from `with` to the end of the block."""
+    """Adds `milliseconds` to each request for `endpoint`, from `with` to the end of the block.
 
-    def __init__(self, endpoint: str, milliseconds: int = 25) -> None:
+    With `bytes_per_second`, all ranges that are read take so long as well, one after the other, as over one narrow line.
+    """
+
+    def __init__(self, endpoint: str, milliseconds: int = 25, bytes_per_second: int = 0) -> None:
         self.target = endpoint
         self.milliseconds = milliseconds
+        self.bytes_per_second = bytes_per_second
 
     def __enter__(self) -> DelayProxy:
         program = haproxy_program()
@@ -59,7 +74,9 @@ class DelayProxy:
         # The socket is handed over while it already listens: there is nothing to wait for, and no port to lose.
         with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
             self.endpoint = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            (folder / "delay.lua").write_text(_ACTION.format(milliseconds=self.milliseconds))
+            (folder / "delay.lua").write_text(
+                _ACTION.format(milliseconds=self.milliseconds, bytes_per_second=self.bytes_per_second)
+            )
             (folder / "haproxy.cfg").write_text(
                 _CONFIGURATION.format(folder=folder, descriptor=listener.fileno(), address=urlsplit(self.target).netloc)
             )
