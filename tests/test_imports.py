@@ -12,18 +12,6 @@ import dataflow
 from tests.formats.archives import pack
 
 HEAVY = (
-    "nvidia.dali",
-    "pandas",
-    "numba",
-    "scipy",
-    "s3fs",
-    "botocore",
-    "rich",
-    "typer",
-    "jinja2",
-    "PIL",
-    "pyarrow.compute",
-)
     "av",
     "nvidia.dali",
     "pandas",
