@@ -71,7 +71,7 @@ class VideoFrames:
             pts: list[Any] = [place.pts for place in self._places]
         else:
             pts = [frame.pts for frame in self._decoded()]
-            timeless |= None in pts or any(one >= other for one, other in pairwise(pts))
+            timeless |= None in pts or any(one > other for one, other in pairwise(pts))
         if not pts:
             raise BadMediaError("has no frame that can be decoded")
         base = _frame_duration(stream, self._packets) if timeless else stream.time_base

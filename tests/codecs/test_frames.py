@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dataflow.codecs.audio import read_audio
 from dataflow.codecs.frame_choice import at_random, at_start, at_times, uniform
 from dataflow.codecs.frames import open_video
 from dataflow.codecs.video import read_frames
 from dataflow.errors import CorruptDataError, OptionError
 from dataflow.sampling.random import Draws
-from tests.codecs.clips import clip, number_of, numbered, remuxed
+from tests.codecs.clips import clip, number_of, numbered, remuxed, tone
 
 COUNT = 60
 OPEN_GOP = {"x264-params": "open-gop=1:bframes=3:b-pyramid=normal"}
@@ -254,6 +255,47 @@ def test_a_video_that_changes_its_size() -> None:
     assert number_of(read_frames(both, indices=[1]).pixels[0]) == 1
     with pytest.raises(CorruptDataError, match="changes its size"):
         read_frames(both)
+
+
+def test_two_frames_with_one_time() -> None:
+    sink = io.BytesIO()
+    file = clip(20, codec="mjpeg", container="mov", pix_fmt="yuvj420p")
+    with av.open(io.BytesIO(file)) as source, av.open(sink, "w", format="matroska") as target:
+        stream = target.add_stream_from_template(source.streams.video[0])
+        for packet in source.demux(video=0):
+            if packet.size:
+                assert packet.pts is not None
+                packet.pts = packet.dts = packet.pts // 1024 * 1024
+                packet.stream = stream
+                target.mux(packet)
+    frames = read_frames(sink.getvalue())
+    assert [number_of(pixels) for pixels in frames.pixels] == list(range(20))
+    assert [number_of(pixels) for pixels in read_frames(sink.getvalue(), indices=[13, 4]).pixels] == [13, 4]
+    assert 1 < len(set(frames.seconds.tolist())) <= 10
+
+
+def test_the_picture_on_a_cover_is_no_video() -> None:
+    file = covered()
+    assert read_audio(file).samples.shape == (1, 16000)
+    with pytest.raises(CorruptDataError, match="has no video stream"):
+        read_frames(file)
+
+
+def covered() -> bytes:
+    """A sound with the picture of a cover."""
+    sink = io.BytesIO()
+    with av.open(sink, "w", format="mp3") as file:
+        stream: Any = file.add_stream("libmp3lame", rate=16000, layout="mono")
+        cover: Any = file.add_stream("png", rate=1)
+        cover.width, cover.height, cover.pix_fmt = 96, 64, "rgb24"
+        cover.disposition = av.stream.Disposition.attached_pic
+        frame = av.AudioFrame.from_ndarray(tone(1.0, 16000)[None], format="fltp", layout="mono")
+        frame.sample_rate, frame.pts = 16000, 0
+        file.mux(stream.encode(frame))
+        file.mux(cover.encode(av.VideoFrame.from_ndarray(numbered(1), format="rgb24")))
+        file.mux(cover.encode())
+        file.mux(stream.encode())
+    return sink.getvalue()
 
 
 def test_the_video_stream_is_found_among_others() -> None:

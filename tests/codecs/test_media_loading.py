@@ -69,6 +69,7 @@ WAYS: dict[str, Callable[[dataflow.Dataset], dataflow.Dataset]] = {
     "batch": lambda dataset: dataset.decode(clip=VIDEO),
     "a map after": lambda dataset: dataset.decode(clip=VIDEO).map(lambda row: row),
     "a select before": lambda dataset: dataset.select(["clip", "label"]).decode(clip=VIDEO),
+    "a map in processes": lambda dataset: dataset.decode(clip=VIDEO).map(lambda row: row, processes=1),
     "a select after": lambda dataset: dataset.decode(clip=VIDEO).select(["clip_seconds", "clip"]),
     "a select after a map": lambda dataset: (
         dataset.decode(clip=VIDEO).map(lambda row: row).select(["clip_seconds", "clip"])
@@ -252,8 +253,8 @@ def test_memory_of_batches_is_used_again(url: str) -> None:
 
 
 def test_memory_stays_level() -> None:
-    data = clip(60, gop=10, size=(320, 240), sound=True)
-    video, audio = dataflow.Video(8, 112, at="random", crop="random_resized"), dataflow.Audio(seconds=1.0, at="random")
+    data = clip(30, gop=5, size=(160, 120), sound=True)
+    video, audio = dataflow.Video(8, 112, at="random", crop="random_resized"), dataflow.Audio(seconds=0.5, at="random")
 
     def decode(count: int) -> int:
         for key in range(count):
