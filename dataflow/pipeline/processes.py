@@ -71,10 +71,11 @@ class Processes:
 
     def _start_threads(self) -> None:
         with self._lock:
-            while len(self.threads) < self._count:
+            while len(self.threads) < self._count and not self._queue.stopped:
                 name = f"dataflow-process-{len(self.threads)}"
-                self.threads.append(threading.Thread(target=self._serve, name=name, daemon=True))
-                self.threads[-1].start()
+                thread = threading.Thread(target=self._serve, name=name, daemon=True)
+                thread.start()
+                self.threads.append(thread)
 
     def _serve(self) -> None:
         """One thread: from one worker to the next, each of which ends only if something goes wrong."""
@@ -139,5 +140,5 @@ class Processes:
         except WorkerDied:
             raise
         except Exception as error:  # what came cannot be made into what it was
-            failure = Failure(0, error)
+            failure = Failure(len(values), error)
         self._queue.settle(work.popleft(), values, failure)

@@ -46,7 +46,7 @@ class WorkerProcess:
     def __init__(self, function: Function) -> None:
         # Messages stay apart, and the end of the process is the end of the connection.
         connection, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._name = function.name
+        self._function = function
         self._ready = False
         try:
             self._ring = SlabRing.offer(connection)
@@ -62,7 +62,6 @@ class WorkerProcess:
             raise
         finally:
             other.close()
-        self._ring.send(function)
 
     def send(self, samples: list[Any], keys: list[Any]) -> None:
         """Give it samples, of which it may have `SLABS` lists.
@@ -73,6 +72,7 @@ class WorkerProcess:
         """
         try:
             if not self._ready:
+                self._ring.send(self._function)
                 self._ring.receive()
                 self._ready = True
             self._ring.send((samples, keys))
@@ -115,7 +115,7 @@ class WorkerProcess:
             how = f"died of {_signal_name(-code)}: look for the cause in a native library that the function uses"
         else:
             how = f"ended with exit code {code}: the function, or a library that it uses, ends its process"
-        return WorkerDied(f"a worker process of map {self._name!r} {how}{doing}", at)
+        return WorkerDied(f"a worker process of map {self._function.name!r} {how}{doing}", at)
 
 
 def _signal_name(number: int) -> str:
