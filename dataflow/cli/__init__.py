@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from dataflow.cli import demo, exclude, export, head, index, info, merge, shard, stats, verify
+from dataflow.cli import bench, demo, exclude, export, head, index, info, merge, shard, stats, verify
 from dataflow.errors import DataflowError
 
 __all__ = ["app"]
@@ -47,6 +47,7 @@ app.command()(info.info)
 app.command()(head.head)
 app.command()(stats.stats)
 app.command()(verify.verify)
+app.command()(bench.bench)
 app.command()(exclude.exclude)
 app.command()(merge.merge)
 app.command()(export.export)

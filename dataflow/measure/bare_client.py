@@ -18,7 +18,7 @@ __all__ = ["BareClient", "Probe", "rising"]
 _GAIN = 1.1
 _PATIENCE = 2
 _MOST_CONNECTIONS = 256
-_BEFORE_THE_END = 0.02
+_ASKED_AT = 0.9
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ class BareClient:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(max(0.0, stop - _BEFORE_THE_END - perf_counter()))
+            thread.join(max(0.0, start + _ASKED_AT * seconds - perf_counter()))
         # A thread that has ended cannot be asked any more what it took.
         usage = monitor.stop()
         for thread in threads:

@@ -7,9 +7,11 @@ from typing import Any
 
 from dataflow.measure.accelerator import Accelerator
 from dataflow.measure.level import Level
-from dataflow.measure.verdict import Evidence, MemoryTrial, Verdict
+from dataflow.measure.verdict import Evidence, MemoryTrial, Verdict, whole_pipeline
 
 __all__ = ["Measurement", "Part"]
+
+_MOSTLY = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +66,17 @@ class Measurement:
         """Accelerator utilisation (AU), 0 to 1; None without an accelerator."""
         return self.levels[-1].utilisation
 
+    @property
+    def warm(self) -> bool:
+        """Whether most of what was read is likely to have come from a cache of the storage or of this machine."""
+        return max(self.levels[0].cached or 0.0, whole_pipeline(self.levels).reread) > _MOSTLY
+
     def to_json(self) -> dict[str, Any]:
         """All of it; rates are a second, times seconds."""
         evidence = self.evidence
         return {
             "verdict": asdict(self.verdict),
+            "warm": self.warm,
             "waterfall": [
                 {
                     "level": part.name,

@@ -102,7 +102,7 @@ class Subject:
         client = BareClient(self.store, self._ranges, once=self._cold, prepare=self._drop)
         on_progress("storage")
         for probe in rising(client, _PROBE_SHARE * self._seconds, self.store.concurrency):
-            on_progress(f"storage, {probe.connections} connections")
+            on_progress(f"storage, {probe.connections} at a time")
             self.probes.append(probe)
         best = max(probe.rate for probe in self.probes)
         least = min(probe.connections for probe in self.probes if probe.rate >= 0.95 * best)

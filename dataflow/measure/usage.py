@@ -69,7 +69,7 @@ class Monitor:
         self._thread.start()
 
     def stop(self) -> Usage:
-        """End; what was used since `start`. Threads that have ended since then are left out."""
+        """End; what was used since `start`. What threads wanted that have ended since then is left out."""
         now, seconds, cpu = _scheduled(), perf_counter() - self._since, time.process_time() - self._cpu
         late = median(self._late or [0.0])
         self.cancel()
@@ -88,7 +88,7 @@ class Monitor:
             delay += delayed
         # What it was late for want of a processor was not for want of the lock.
         lock_wait = max(0.0, late - woken_late)
-        cores = (run if now else cpu) / seconds
+        cores = max(run, cpu) / seconds
         return Usage(seconds, cores, cores + delay / seconds, lock_wait)
 
     def cancel(self) -> None:

@@ -1,4 +1,4 @@
-"""haproxy in front of a store: adds the same latency to every request, as a network would, or shares out a bandwidth."""
+"""haproxy in front of a store: adds latency to every request, and shares out a bandwidth, as a network would."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def haproxy_program() -> str | None:
 class DelayProxy:
     """Adds `milliseconds` to each request for `endpoint`, from `with` to the end of the block.
 
-    With `bytes_per_second`, all ranges that are read take so long as well, one after the other, as over one narrow line.
+    With `bytes_per_second`, ranges that are read take so long as well, one after the other, as over one narrow line.
     """
 
     def __init__(self, endpoint: str, milliseconds: int = 25, bytes_per_second: int = 0) -> None:
