@@ -1,0 +1,1 @@
+"""A job of thousands of GPUs, simulated: see docs/scale.md."""
