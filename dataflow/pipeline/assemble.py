@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from dataflow import _native
 from dataflow.errors import DatasetError
 from dataflow.pipeline.batch_layout import BatchLayout
 from dataflow.pipeline.blocks import BlockTable, Columns, HeldBlock
@@ -65,32 +66,23 @@ class Assembler:
 
     def from_rows(self, ticket: Ticket, clock: StageClock, read_clock: StageClock) -> Any:
         """The batch of a ticket whose rows the planner found."""
-        uses = ticket.uses
-        with clock.waiting("starved"):
-            for use in uses:
-                use.block.wait()
-        ticket.done["fetch"] = perf_counter()
-        columns = [use.block.columns(read_clock) for use in uses]
-        ticket.done["read"] = perf_counter()
+        columns = self._columns(ticket, clock, read_clock)
         with clock.waiting("busy"):
-            offsets = ticket.offsets.tolist()
-            row = np.array([use.order[offset] for use, offset in zip(uses, offsets, strict=True)], np.int64)
-            block = np.array([use.block.number for use in uses], np.int64)
-            form = self._form
+            form, number, row = self._form, ticket.use_of_row, stored_rows(ticket)
             by_sample = bool(form.transform or form.collate)
-            keys = self._keys(block, row, ticket.epochs) if by_sample or form.decoder.stages else []
+            keys = self._keys(ticket.blocks, row, ticket.epochs) if by_sample or form.decoder.stages else []
             decoded: dict[str, Any] = {}
             if by_sample:
-                samples, keys = self._samples(columns, keys)
+                samples, keys = self._samples(columns, number, keys)
             elif form.decoder.stages:
-                decoded, keys = form.decoder.decode_rows(self._views(columns, form.decoder.stages), keys)
+                decoded, keys = form.decoder.decode_rows(self._views(columns, form.decoder.stages), number, keys)
             if keys:
                 row = np.array([key.row for key in keys], np.int64)
-            batch = collated(form, samples, keys) if by_sample else self._gathered(columns, row, decoded)
-            self._table.give_back(uses)
+            batch = collated(form, samples, keys) if by_sample else self._gathered(columns, number, row, decoded)
+            self._table.give_back(ticket.uses)
             ticket.uses = []
             valid = np.arange(len(row)) < ticket.own
-            return finished(self._form, batch, self._first_rows[block] + row, ticket.slots, valid)
+            return finished(self._form, batch, self._first_rows[ticket.blocks] + row, ticket.slots, valid)
 
     def from_lanes(self, ticket: Ticket, clock: StageClock, read_clock: StageClock) -> Any:
         """The batch of a ticket whose lanes find its rows; None where none of them has one left."""
@@ -125,13 +117,28 @@ class Assembler:
                 block.wait()
         return self._form.source.read(block.columns(read_clock), key)
 
+    def _columns(self, ticket: Ticket, clock: StageClock, read_clock: StageClock) -> list[Columns]:
+        """The columns of each use of a ticket, once its blocks are there."""
+        late = [use.block for use in ticket.uses if not use.block.arrived]
+        if late:
+            with clock.waiting("starved"):
+                for block in late:
+                    block.wait()
+        ticket.done["fetch"] = perf_counter()
+        columns = [use.block.columns(read_clock) for use in ticket.uses]
+        ticket.done["read"] = perf_counter()
+        return columns
+
     def _keys(self, block: Integers, row: Integers, epochs: Integers) -> list[SampleKey]:
         rules = self._stream.rules
         places = zip(epochs.tolist(), block.tolist(), row.tolist(), strict=True)
         return [SampleKey(rules.seed, rules.source, *place) for place in places]
 
-    def _samples(self, columns: Sequence[Columns], keys: Sequence[SampleKey]) -> tuple[list[Sample], list[SampleKey]]:
-        read = [self._form.source.read(views, key) for views, key in zip(columns, keys, strict=True)]
+    def _samples(
+        self, columns: Sequence[Columns], number: NDArray[np.int32], keys: Sequence[SampleKey]
+    ) -> tuple[list[Sample], list[SampleKey]]:
+        source = self._form.source
+        read = [source.read(columns[use], key) for use, key in zip(number.tolist(), keys, strict=True)]
         keys = [key for _, key in read]
         return self._form.transform.batch([sample for sample, _ in read], keys), keys
 
@@ -139,10 +146,11 @@ class Assembler:
         places = {name: self._form.columns.index(name) for name in names}
         return {name: [views[at] for views in columns] for name, at in places.items()}
 
-    def _gathered(self, columns: Sequence[Columns], row: Integers, decoded: Mapping[str, Any]) -> Batch:
-        """The columns of a batch; row i comes from the columns of its own block, columns[i]."""
+    def _gathered(
+        self, columns: Sequence[Columns], number: NDArray[np.int32], row: Integers, decoded: Mapping[str, Any]
+    ) -> Batch:
+        """The columns of a batch; row i comes from columns[number[i]]."""
         batch: Batch = {}
-        number = np.arange(len(row), dtype=np.int32)
         names = self._form.decoder.selected(self._form.columns)
         stored = self._views(columns, [name for name in names if name not in decoded])
         for column in names:
@@ -151,6 +159,13 @@ class Assembler:
             else:
                 batch |= self._form.layout.gather(column, stored[column], number, row)
         return batch
+
+
+def stored_rows(ticket: Ticket) -> Integers:
+    """The rows of a ticket within their blocks, int64[rows]."""
+    rows = np.empty(len(ticket.offsets), np.int64)
+    _native.gather_fixed([use.held_order for use in ticket.uses], 1, ticket.use_of_row, ticket.offsets, rows)
+    return rows
 
 
 def collated(form: BatchForm, samples: list[Sample], keys: Sequence[SampleKey]) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dataflow import _native
 from dataflow.dataset.columns import ColumnView
 from dataflow.pipeline.clocks import StageClock
 
@@ -101,15 +102,17 @@ class BlockUse:
     Attributes:
         block: The block.
         order: int32, the stored row at each offset of the pass.
+        held_order: The same memory for the native core.
         references: Holders.
         ahead: Whether it counts as read-ahead.
     """
 
-    __slots__ = ("ahead", "block", "order", "references")
+    __slots__ = ("ahead", "block", "held_order", "order", "references")
 
     def __init__(self, block: HeldBlock, order: NDArray[np.int32]) -> None:
         self.block = block
         self.order = order
+        self.held_order = _native.Array(order)
         self.references = 1
         self.ahead = False
 

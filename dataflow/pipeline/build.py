@@ -16,7 +16,8 @@ from dataflow.pipeline.clocks import Clocks
 from dataflow.pipeline.deliver import Pipeline
 from dataflow.pipeline.fetch import Fetcher
 from dataflow.pipeline.lanes import LaneRules, Lanes
-from dataflow.pipeline.plan import BatchRules, demand, locate, tickets
+from dataflow.pipeline.locate import locate
+from dataflow.pipeline.plan import BatchRules, demand, tickets
 from dataflow.pipeline.position import Extent, Mark
 from dataflow.pipeline.transform import Transform
 from dataflow.pipeline.working_set import WorkingSet

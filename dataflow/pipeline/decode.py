@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from dataflow.dataset.codec import Companion, Encoded, Failure, undecodable
-from dataflow.dataset.columns import BytesView
+from dataflow.dataset.columns import BlockNumbers, BytesView
 from dataflow.dataset.stages import Decode, Select, Stage
 from dataflow.pipeline.bad_rows import BadRows
 from dataflow.pipeline.collate import Batch, check_alike, collate
@@ -92,12 +92,13 @@ class BatchDecoder:
         return {name: batch[name] for name in names}
 
     def decode_rows(
-        self, views: Mapping[str, Sequence[BytesView]], wanted: Sequence[SampleKey]
+        self, views: Mapping[str, Sequence[BytesView]], number: BlockNumbers, wanted: Sequence[SampleKey]
     ) -> tuple[Batch, list[SampleKey]]:
         """The decoded columns of a batch of stored rows, without a copy on the way.
 
         Args:
-            views: For each column its views, one for each row of the batch.
+            views: For each column its views.
+            number: For each row of the batch, which of the views it is in.
             wanted: The rows.
 
         Returns:
@@ -112,7 +113,7 @@ class BatchDecoder:
         while left:
             bad: dict[int, tuple[str, str]] = {}
             for column in self.stages:
-                for position, reason in self._decode_views(column, views[column], keys, left, out):
+                for position, reason in self._decode_views(column, views[column], number, keys, left, out):
                     bad.setdefault(position, (column, reason))
             left = sorted(bad)
             for position in left:
@@ -126,15 +127,15 @@ class BatchDecoder:
         self,
         column: str,
         views: Sequence[BytesView],
+        number: BlockNumbers,
         keys: Sequence[SampleKey],
         positions: Sequence[int],
         out: dict[str, Any],
     ) -> list[Failure]:
         """Decode the rows at some positions of a batch: at first all of them."""
-        chosen = [views[position] for position in positions]
+        chosen = number[positions]
         rows = np.array([keys[position].row for position in positions], np.int64)
-        number = np.arange(len(rows), dtype=np.int32)
-        encoded = Encoded([view.held_values for view in chosen], [view.held_offsets for view in chosen], number, rows)
+        encoded = Encoded([view.held_values for view in views], [view.held_offsets for view in views], chosen, rows)
         value_keys = [value_key(keys[position], column) for position in positions]
         decoder = self._decoders[column]
         if column in out:
@@ -142,9 +143,11 @@ class BatchDecoder:
         else:
             out[column], found = decoder.decode(encoded, value_keys)
         failures = dict(found)
-        for at, (view, row) in enumerate(zip(chosen, rows.tolist(), strict=True)):
-            if view.valid is not None and not view.valid[row]:
-                failures[at] = "is null"
+        if any(view.valid is not None for view in views):
+            for at, (use, row) in enumerate(zip(chosen.tolist(), rows.tolist(), strict=True)):
+                valid = views[use].valid
+                if valid is not None and not valid[row]:
+                    failures[at] = "is null"
         return [Failure(positions[at], reason) for at, reason in failures.items()]
 
     def _decode_values(self, column: str, values: Sequence[Any], keys: Sequence[SampleKey]) -> Batch:

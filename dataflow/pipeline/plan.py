@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dataflow.pipeline.blocks import BlockTable, BlockUse
-from dataflow.pipeline.clocks import StageClock
+from dataflow.pipeline.blocks import BlockUse
 from dataflow.pipeline.lanes import Demand, Lanes
 from dataflow.sampling.layout import Integers
 from dataflow.sampling.ranks import padded_share, share
 from dataflow.sampling.state import LaneCursor
-from dataflow.sampling.stream import Located, Stream
 
-# So many slots take hardly longer to locate than one.
-_SLOTS_AT_ONCE = 4096
+_NO_ROWS = np.empty(0, np.int64)
+_NO_USES = np.empty(0, np.int32)
 
 
 @dataclass(slots=True, eq=False)
@@ -29,8 +27,10 @@ class Ticket:
         slots: int64[rows], the slots of the rank; those from `own` on repeat others, to fill a last batch.
         own: Rows that are the rank's own.
         end: Slots of the stream that are delivered once this batch is, over all ranks.
-        uses: For each row the use of its block; filled by the planner where a slot is a row.
+        uses: The uses of blocks that have its rows, each once; filled by the planner where a slot is a row.
+        use_of_row: int32[rows], number of each row's use among them, likewise.
         offsets: int64[rows], each sample's place in the order of that use, likewise.
+        blocks: int64[rows], likewise.
         epochs: int64[rows], likewise.
         demands: What each lane has to do for it, the rows of the batch first; filled where lanes drop samples.
         running: Lanes that run by then, where they end with the epoch.
@@ -43,8 +43,10 @@ class Ticket:
     own: int
     end: int
     uses: list[BlockUse] = field(default_factory=list)
-    offsets: Integers = field(default_factory=lambda: np.empty(0, np.int64))
-    epochs: Integers = field(default_factory=lambda: np.empty(0, np.int64))
+    use_of_row: NDArray[np.int32] = field(default_factory=lambda: _NO_USES)
+    offsets: Integers = field(default_factory=lambda: _NO_ROWS)
+    blocks: Integers = field(default_factory=lambda: _NO_ROWS)
+    epochs: Integers = field(default_factory=lambda: _NO_ROWS)
     demands: list[Demand] = field(default_factory=list)
     running: list[int] = field(default_factory=list)
     cursors: dict[int, LaneCursor] = field(default_factory=dict)
@@ -92,53 +94,6 @@ def tickets(
         slot += count
         yield Ticket(number, slots, own, slot)
         number += 1
-
-
-def locate(planned: Iterator[Ticket], stream: Stream, table: BlockTable, clock: StageClock) -> Iterator[Ticket]:
-    """Find each ticket's rows and hold their blocks, so that fetches start in the order in which batches need them.
-
-    For streams in which a slot is a row: nothing has to be read to know what comes.
-    """
-    lanes = stream.rules.lanes
-    # For each lane, the use that it is in, of which block, and up to which slot.
-    held = np.empty(lanes, object)
-    held_block = np.full(lanes, -1, np.int64)
-    held_until = np.full(lanes, -1, np.int64)
-    for ticket, located in _located(planned, stream):
-        slots, lane = ticket.slots, ticket.slots % lanes
-        entering = (slots > held_until[lane]) | (located.block != held_block[lane])
-        uses = held[lane]
-        passed: list[BlockUse] = []
-        for at in np.flatnonzero(entering).tolist():
-            number, slot, block = int(lane[at]), int(slots[at]), int(located.block[at])
-            # A lane that comes twice in the batch may have entered the block just before.
-            if slot > held_until[number] or block != held_block[number]:
-                if held[number] is not None and held_until[number] < slots[0]:
-                    # No row of this batch is in it: its memory may be what the next block waits for.
-                    table.release([held[number]])
-                elif held[number] is not None:
-                    passed.append(held[number])
-                order = stream.row_permutation(int(located.epoch[at]), block)
-                held[number] = table.hold_ahead(block, slot, order, clock)
-                held_block[number], held_until[number] = block, located.last_slot[at]
-            uses[at] = held[number]
-        ticket.uses, ticket.offsets, ticket.epochs = uses.tolist(), located.offset, located.epoch
-        table.lend(ticket.uses)
-        table.release(passed)
-        yield ticket
-    table.release([use for use in held.tolist() if use is not None])
-
-
-def _located(planned: Iterator[Ticket], stream: Stream) -> Iterator[tuple[Ticket, Located]]:
-    """Tickets and their samples: found one by one at first, then for more and more at once."""
-    size = 1
-    while group := list(islice(planned, size)):
-        located = stream.locate(np.concatenate([ticket.slots for ticket in group]))
-        end = 0
-        for ticket in group:
-            start, end = end, end + len(ticket.slots)
-            yield ticket, Located(*(values[start:end] for values in located))
-        size = max(1, min(2 * size, _SLOTS_AT_ONCE // max(1, len(group[0].slots))))
 
 
 def demand(planned: Iterator[Ticket], lanes: Lanes, exact: bool) -> Iterator[Ticket]:
