@@ -160,6 +160,11 @@ def test_a_selective_filter_does_not_deadlock_with_little_memory(rows: Rows) -> 
 
 
 RESIDENT = """
+import ctypes
+class Heap(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in "arena chunks bins mapped mapped_bytes a b used free top".split()]
+heap = ctypes.CDLL(None).mallinfo2
+heap.restype = Heap
 dataset = dataflow.open(sys.argv[1])
 options = dict(batch_size=16, num_workers=2, shuffle=True, memory_limit=32 << 20)
 if sys.argv[2] == "filter":
@@ -167,21 +172,22 @@ if sys.argv[2] == "filter":
 else:
     loader = dataflow.DataLoader(dataset.map(lambda s: s) if sys.argv[2] == "map" else dataset, **options)
 process = psutil.Process()
-sizes = []
 for epoch in range(20):
     for batch in loader:
         pass
     gc.collect()
-    sizes.append(process.memory_info().rss)
-print(*sizes)
+    now = heap()
+    print(process.memory_info().rss, now.used + now.mapped_bytes)
 """
 
 
 @pytest.mark.parametrize("kind", ["plain", "filter"])
 def test_dl08_resident_memory_is_flat_over_20_epochs(rows: Rows, kind: str) -> None:
     dataset = rows(2000, payload=10_000)  # 20 MB
-    sizes = [int(size) for size in run(RESIDENT, dataset.manifest.url, kind).split("exited")[0].split()]
-    assert len(sizes) == 20
-    # What is used once stays with the allocator; what leaks once an epoch would be 16 times this.
-    assert max(sizes[4:]) - sizes[3] < 6 << 20, [size >> 10 for size in sizes]
-    assert sizes[-1] - sizes[9] < 3 << 20, [size >> 10 for size in sizes]
+    lines = run(RESIDENT, dataset.manifest.url, kind).split("exited")[0].splitlines()
+    resident, used = zip(*([int(size) for size in line.split()] for line in lines), strict=True)
+    assert len(resident) == 20
+    # What leaks a part in three hundred of the data in each epoch is seen in what is in use.
+    assert max(used[4:]) - used[3] < 1 << 20, [size >> 10 for size in used]
+    # How much the allocator keeps besides settles only after more epochs than these.
+    assert max(resident[4:]) - resident[3] < 12 << 20, [size >> 10 for size in resident]
