@@ -24,11 +24,14 @@ import typer
 from bench.measure import DATA, ROOT, Figures, Row, Spread, interleave, provenance, ratios, show
 
 CLASSES = 100
+OURS = "dataflow shard, 2 workers"
 WRITERS = {
     "plain concatenation": "concatenation",
     "webdataset": "webdataset_writer",
     "MDS": "mds_writer",
     "ArrayRecord": "array_record_writer",
+    "litData": "litdata_writer",
+    "Parquet": "huggingface_writer",
 }
 LEAST_MB = 1200.0
 MOST_CPU = 1.0
@@ -46,27 +49,15 @@ def main(
     facts = provenance({"gigabytes": gigabytes, "rounds": rounds, "target": target})
     source = copied(photos, data / f"photos-{gigabytes:g}", gigabytes * 1e9)
     nbytes = sum(path.stat().st_size for path in source.rglob("*.jpg"))
-    command = Path(sys.executable).with_name("dataflow")
-    ours: dict[str, list[str]] = {
-        "dataflow shard, 2 workers": [str(command), "shard", "--workers", "2"],
-        "dataflow shard, 1 worker": [str(command), "shard", "--workers", "1"],
-        "dataflow.ShardWriter": [sys.executable, "-m", "bench.peers.dataflow_writer"],
-    }
-    found = {name: [str(peers), "-m", f"bench.peers.{module}"] for name, module in WRITERS.items()}
-    contenders: dict[str, Callable[[], Figures]] = {}
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target) as folder:
+        contenders, left_out = writers(source, Path(folder), nbytes, peers)
+        for name, reason in left_out.items():
+            print(f"left out: {name}: {reason}")
         tar = Path(folder) / "tar"
-        for name, arguments in (ours | found).items():
-            try:
-                run(arguments, source, Path(folder) / "try", nbytes)
-            except subprocess.CalledProcessError as error:
-                print(f"left out: {name}: {error.stderr.strip().splitlines()[-1]}")
-            else:
-                contenders[name] = partial(run, arguments, source, Path(folder) / "out", nbytes)
         if "webdataset" in contenders:
-            run(found["webdataset"], source, tar, nbytes, keep=True)
-            index = [str(command), "index", "--out"]
+            run([str(peers), "-m", f"bench.peers.{WRITERS['webdataset']}"], source, tar, nbytes, keep=True)
+            index = [str(Path(sys.executable).with_name("dataflow")), "index", "--out"]
             contenders["dataflow index, tar"] = partial(run, index, tar, Path(folder) / "out", nbytes, swapped=True)
             one_pass = [str(peers), "-m", "bench.peers.webdataset_index"]
             contenders["webdataset, a pass over tar"] = partial(run, one_pass, tar, Path(folder) / "out", nbytes)
@@ -74,14 +65,37 @@ def main(
     rows = []
     for name, runs in results.items():
         rate, cost = (Spread.of(figures[key] for figures in runs) for key in ("mb", "cpu"))
-        targeted = name == "dataflow shard, 2 workers"
+        targeted = name == OURS
         rows.append(Row.at_least(name, rate, "MB/s", LEAST_MB) if targeted else Row(name, rate, "MB/s"))
         rows.append(Row.at_most(name, cost, "CPU s/GB", MOST_CPU) if targeted else Row(name, cost, "CPU s/GB"))
     for name in WRITERS:
         if name in results:
-            ratio = ratios(results["dataflow shard, 2 workers"], results[name], "mb")
-            rows.append(Row(f"dataflow shard, 2 workers / {name}", ratio, "x"))
+            ratio = ratios(results[OURS], results[name], "mb")
+            rows.append(Row(f"{OURS} / {name}", ratio, "x"))
     show("Writing and indexing photographs", rows, facts, json_file)
+
+
+def writers(
+    source: Path, folder: Path, nbytes: int, peers: Path
+) -> tuple[dict[str, Callable[[], Figures]], dict[str, str]]:
+    """Ours and the others, each tried once; and what those said last that failed."""
+    shard = [str(Path(sys.executable).with_name("dataflow")), "shard", "--workers"]
+    commands = {
+        OURS: [*shard, "2"],
+        "dataflow shard, 1 worker": [*shard, "1"],
+        "dataflow.ShardWriter": [sys.executable, "-m", "bench.peers.dataflow_writer"],
+        **{name: [str(peers), "-m", f"bench.peers.{module}"] for name, module in WRITERS.items()},
+    }
+    contenders: dict[str, Callable[[], Figures]] = {}
+    left_out: dict[str, str] = {}
+    for name, arguments in commands.items():
+        try:
+            run(arguments, source, folder / "try", nbytes)
+        except subprocess.CalledProcessError as error:
+            left_out[name] = error.stderr.strip().splitlines()[-1]
+        else:
+            contenders[name] = partial(run, arguments, source, folder / "out", nbytes)
+    return contenders, left_out
 
 
 def copied(photos: Path, folder: Path, nbytes: float) -> Path:

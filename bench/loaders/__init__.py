@@ -1,0 +1,1 @@
+"""The same work through every loader, in one run."""

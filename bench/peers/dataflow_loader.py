@@ -1,0 +1,34 @@
+"""dataflow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dataflow
+from bench.peers.contest import SIZE, Job, contend
+
+IMAGE = dataflow.Image(SIZE, crop="random_resized", flip=0.5)
+
+
+def images(job: Job) -> Any:
+    return loader(job, dataflow.open(job.source).select("image").decode(image=IMAGE))
+
+
+def raw(job: Job) -> Any:
+    return loader(job, dataflow.open(job.source).select("image"))
+
+
+def tokens(job: Job) -> Any:
+    return loader(job, dataflow.open(job.source), dtypes={"tokens": "int64"})
+
+
+def loader(job: Job, dataset: dataflow.Dataset, **options: Any) -> dataflow.DataLoader:
+    return dataflow.DataLoader(dataset, job.batch, shuffle=True, num_workers=job.workers, **options)
+
+
+def unpack(batch: dict[str, Any]) -> tuple[Any, Any]:
+    return batch["sample_id"], batch["image"] if "image" in batch else batch["tokens"]
+
+
+if __name__ == "__main__":
+    contend(unpack, images=images, raw=raw, tokens=tokens)
