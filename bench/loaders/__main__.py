@@ -46,11 +46,9 @@ def main(
     out: Annotated[Path, typer.Option(help="The page to write.")] = ROOT / "bench/RESULTS.md",
 ) -> None:
     start = time.monotonic()
-    rounds, gigabytes, seconds = (
-        rounds or (1 if quick else 3),
-        gigabytes or (0.22 if quick else 0.88),
-        seconds or (2 if quick else 4),
-    )
+    rounds = rounds or (1 if quick else 3)
+    gigabytes, seconds = gigabytes or (0.22 if quick else 0.88), seconds or (2 if quick else 4)
+    out.with_name("results").mkdir(parents=True, exist_ok=True)
     facts = provenance({"gigabytes": gigabytes, "rounds": rounds, "seconds": seconds})
     facts["command"] = f"python -m bench.loaders {' '.join(sys.argv[1:])}"
     folder = data / "loaders"
@@ -76,7 +74,6 @@ def main(
         for one in wanted:
             outcomes.append(_outcome(bench, one, original))
             names = {name_of(each, one): versions.get(each.package, "") for each in CONTENDERS}
-            out.with_name("results").mkdir(exist_ok=True)
             write_page(out, outcomes, "dataflow", names, facts | {"minutes": f"{(time.monotonic() - start) / 60:.0f}"})
     subprocess.run([str(peers), "-m", "bench.peers.plots", str(figures_file(out))], cwd=ROOT, check=True)
     say(f"wrote {out}")

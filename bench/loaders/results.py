@@ -27,12 +27,12 @@ nginx and haproxy are Debian packages.
 How to read it:
 
 - Figures are medians of runs that take turns, with the least and the greatest. Each run is a process of its own.
-- **samples/s** is measured over some seconds after the first batches, by the clock; on a machine that does other work as
-  well, **samples/CPU s** is the better figure: samples for each second of processor time of the whole process tree.
-- **MB** is the greatest memory of the tree that is no file's, anonymous and shared; **first batch** counts from the start
-  of the process.
-- **x** is how many times better ours is in the figure before it: the median of the ratios of each round. Below 1 ours is
-  worse; what is then known of the reason is below the table.
+- **samples/s** is measured over some seconds after the first batches, by the clock; on a machine that does other work
+  as well, **samples/CPU s** is the better figure: samples for each second of processor time of the whole process tree.
+- **MB** is the greatest memory of the tree that is no file's, anonymous and shared; **first batch** counts from the
+  start of the process.
+- **x** is how many times better ours is in the figure before it: the median of the ratios of each round. Below 1 ours
+  is worse; what is then known of the reason is below the table.
 - Figures of other machines differ; ratios differ less.
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -45,6 +45,7 @@ class Bench:
     seconds: float
     versions: Mapping[str, str]
     say: Callable[[str], None]
+    passed: set[tuple[Contender, str, bool]] = field(default_factory=set)  # what need not be tried again
 
     def command(self, contender: Contender) -> list[str]:
         python = sys.executable if contender.ours else str(self.peers)
@@ -79,7 +80,10 @@ class Bench:
             raise ContenderFailed(f"{contender.package} is not installed")
         data = self.data["tokens"] if task.kind == "tokens" else self.probes
         self.data[task.data].written(_format(contender, task))
-        run(self.command(contender), replace(self._job(task, contender, data), check=True), environment)
+        work = (contender, task.kind, task.milliseconds is not None)
+        if work not in self.passed:
+            run(self.command(contender), replace(self._job(task, contender, data), check=True), environment)
+            self.passed.add(work)
         if task.name == "start":
             job = replace(self._job(task, contender, self.data[task.data]), state=self._state(contender))
             run(self.command(contender), replace(job, stop_at=0.9), environment)

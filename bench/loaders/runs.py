@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -61,8 +62,6 @@ def run(command: list[str], job: Job | None = None, environment: Mapping[str, st
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End what is left of the process and of all in its session."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()

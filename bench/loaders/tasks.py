@@ -64,8 +64,8 @@ def _from_store(kind: str, milliseconds: int) -> Task:
     return Task(
         f"s3-{kind}{f'-{milliseconds}ms' if milliseconds else ''}",
         f"Object store{f', {milliseconds} ms away' if milliseconds else ''}: {'raw' if kind == 'raw' else 'decoded'}",
-        f"{what}, from an S3 server on loopback{far}. A cold epoch from the making of the loader on, or as much of it as "
-        "comes within the limit.",
+        f"{what}, from an S3 server on loopback{far}. A cold epoch from the making of the loader on, or as much of it "
+        "as comes within the seconds given above.",
         kind,
         milliseconds=milliseconds,
     )

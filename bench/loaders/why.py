@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 _MAPPED = (
-    "It is one memory map of one local file and one gather, without blocks, checksums or a store; it keeps a permutation "
-    "of all samples instead."
+    "It is one memory map of one local file and one gather, without blocks, checksums or a store; it keeps a "
+    "permutation of all samples instead."
 )
 WHY = {
     ("images", "FFCV"): "It reads a file of its own with smaller, transcoded images; compare with the table of those.",
