@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, cast
 
 from dataflow.pipeline.blocks import BlockTable
 from dataflow.pipeline.clocks import StageClock
-from dataflow.pipeline.plan import BatchRules, Ticket, locate, tickets
+from dataflow.pipeline.locate import locate
+from dataflow.pipeline.plan import BatchRules, Ticket, tickets
 from dataflow.sampling.stream import Stream
 
 
@@ -73,7 +74,7 @@ class PlannedRank:
             if ticket is None:
                 self._located = None
                 break
-            uses = tuple(dict.fromkeys(cast(list[int], ticket.uses)))
+            uses = tuple(cast(list[int], ticket.uses))
             self._tickets.append(PlannedTicket(ticket.number, len(ticket.slots), self._notes.taken(), uses))
         return self._tickets[number] if number < len(self._tickets) else None
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Any
 
-import numpy as np
-
-from dataflow.pipeline.assemble import Assembler, BatchForm
+from dataflow.pipeline.assemble import Assembler, BatchForm, stored_rows
 from dataflow.pipeline.clocks import StageClock
 from dataflow.pipeline.plan import Ticket
 
@@ -46,14 +44,13 @@ class DecodeOnly(ReadOnly):
     def _use(self, ticket: Ticket, clock: StageClock, read_clock: StageClock) -> None:
         super()._use(ticket, clock, read_clock)
         with clock.waiting("busy"):
-            form, uses = self._form, ticket.uses
-            columns = [use.block.columns(read_clock) for use in uses]
-            row = np.array([use.order[at] for use, at in zip(uses, ticket.offsets.tolist(), strict=True)], np.int64)
-            keys = self._keys(np.array([use.block.number for use in uses], np.int64), row, ticket.epochs)
+            form, number = self._form, ticket.use_of_row
+            columns = [use.block.columns(read_clock) for use in ticket.uses]
+            keys = self._keys(ticket.blocks, stored_rows(ticket), ticket.epochs)
             if not (form.transform or form.collate):
-                form.decoder.decode_rows(self._views(columns, form.decoder.stages), keys)
+                form.decoder.decode_rows(self._views(columns, form.decoder.stages), number, keys)
                 return
-            samples, keys = self._samples(columns, keys)
+            samples, keys = self._samples(columns, number, keys)
             if form.decoder.stages and form.collate is None:
                 form.decoder.collate(samples, keys)
 
