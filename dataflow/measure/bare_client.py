@@ -71,10 +71,11 @@ class BareClient:
                 for _ in left:
                     path, first, length = self._ranges[next(self._turn) % len(self._ranges)]
                     began = perf_counter()
-                    if began >= stop or errors:
-                        return
                     self._store.read_range(path, first, length)
-                    reads.append(Read(path, first, began, perf_counter(), length))
+                    ended = perf_counter()
+                    reads.append(Read(path, first, began, ended, length))
+                    if ended >= stop or errors:
+                        return
             except BaseException as error:  # raised again below
                 errors.append(error)
 

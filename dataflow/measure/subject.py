@@ -91,11 +91,6 @@ class Subject:
         """Whether blocks would take more memory if they might."""
         return self._unbounded().working_set.blocks > self.here.working_set.blocks
 
-    @property
-    def alone(self) -> Blueprint:
-        """The pipeline with one worker."""
-        return self._blueprint(replace(self.here.options, workers=1))
-
     def storage(self, on_progress: Callable[[str], None]) -> Level:
         """The bare client: at rising concurrency, and then for longer with as many connections as are of use."""
         cached = self._prepare()

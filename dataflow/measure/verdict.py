@@ -10,16 +10,15 @@ from dataflow.measure.accelerator import Accelerator
 from dataflow.measure.level import Level
 from dataflow.storage.sizes import bytes_text
 
-__all__ = ["Cause", "Evidence", "MemoryTrial", "Verdict", "decide", "holding_level", "whole_pipeline"]
+__all__ = ["Cause", "Evidence", "MemoryTrial", "Verdict", "decide", "whole_pipeline"]
 
 # What is at most so much faster is hardly faster.
 _NEAR = 1.25
 _MOSTLY = 0.6
 _BUSY = 0.6
+# A thread that computes all the time, and waits for the lock now and then.
 _ONE = 0.7
 _KEEPS_UP = 1.05
-# With another worker at least so much more has to come, or they keep each other from working.
-_BETTER_TOGETHER = 1.4
 
 
 class Cause(StrEnum):
@@ -80,7 +79,6 @@ class Evidence:
         demand: Stored rows a second that the accelerator takes at best; None without one.
         accelerator: The emulated one.
         trial: Fetching with more memory, where the limit may be what holds.
-        alone: Bytes a second of the level that holds with one worker, where Python's lock may be what holds.
     """
 
     levels: Sequence[Level]
@@ -91,7 +89,6 @@ class Evidence:
     demand: float | None
     accelerator: Accelerator | None
     trial: MemoryTrial | None
-    alone: float | None
 
     def level(self, name: str) -> Level | None:
         """The level of that name."""
@@ -103,7 +100,7 @@ def whole_pipeline(levels: Sequence[Level]) -> Level:
     return [level for level in levels if level.name != "accelerator"][-1]
 
 
-def holding_level(levels: Sequence[Level]) -> Level:
+def _holding_level(levels: Sequence[Level]) -> Level:
     """The level that holds the whole pipeline.
 
     Reads go on beside the rest: they hold it if they are hardly faster than all of it, or if it waits for them. The
@@ -116,8 +113,11 @@ def holding_level(levels: Sequence[Level]) -> Level:
         return storage
     if fetch.nbytes <= _NEAR * whole.nbytes or waits_for_reads:
         return fetch
-    before = [fetch, *others]
-    return max(zip(others, before, strict=False), key=lambda pair: 1 / pair[0].nbytes - 1 / pair[1].nbytes)[0]
+    # Other programs make a level slower than the next, but hardly change the processor time of a row.
+    computes = whole.usage.computes(_ONE)
+    cost = {level.name: (level.usage.cores if computes else 1.0) / level.nbytes for level in (fetch, *others)}
+    before = dict(zip((level.name for level in others), cost.values(), strict=False))
+    return max(others, key=lambda level: cost[level.name] - before[level.name])
 
 
 def decide(evidence: Evidence) -> Verdict:
@@ -126,7 +126,7 @@ def decide(evidence: Evidence) -> Verdict:
     consumer = evidence.level("accelerator")
     if consumer is not None and evidence.demand is not None and whole.rows >= _KEEPS_UP * evidence.demand:
         return _consumer(evidence, consumer, whole)
-    holding = holding_level(evidence.levels)
+    holding = _holding_level(evidence.levels)
     cause, reason, remedy = _cause(evidence, holding)
     used = (
         f"storage gives {bytes_text(storage.nbytes)}/s ({_count(_enough(evidence), 'connection')}); "
@@ -213,8 +213,7 @@ def _fetch(evidence: Evidence, holding: Level) -> tuple[Cause, str, str]:
 
 def _computing(evidence: Evidence, holding: Level) -> tuple[Cause, str, str]:
     usage, cores = holding.usage, _cores(evidence, holding)
-    together = evidence.alone is not None and holding.nbytes >= _BETTER_TOGETHER * evidence.alone
-    if usage.lock_held and usage.computes(_ONE) and evidence.cpus > 1 and not together:
+    if usage.lock_held and usage.computes(_ONE) and evidence.cpus > 1:
         return (
             Cause.LOCK,
             f"{holding.name} holds you: Python's interpreter lock, {cores}",

@@ -13,7 +13,7 @@ from dataflow.measure.measurement import Measurement
 from dataflow.measure.partial import DecodeOnly, FetchOnly, ReadOnly
 from dataflow.measure.provenance import provenance
 from dataflow.measure.subject import Subject
-from dataflow.measure.verdict import Evidence, decide, holding_level
+from dataflow.measure.verdict import Evidence, decide
 from dataflow.pipeline.assemble import Assembler
 from dataflow.pipeline.resources import available_cpus
 
@@ -78,14 +78,10 @@ def bench(
         on_progress("accelerator")
         levels.append(subject.level("accelerator", subject.on_device or subject.here, step=chosen.step))
         demand = subject.batch_size / subject.kept / chosen.step
-    trial = alone = None
+    trial = None
     if levels[1].nbytes < _SLOWED * levels[0].nbytes and subject.short_of_memory:
         on_progress("fetch with more memory")
         trial = subject.with_more_memory()
-    holding = holding_level(levels)
-    if holding.name in ("read", "decode", "batch") and holding.usage.lock_held and source.num_workers > 1:
-        on_progress(f"{holding.name} with one worker")
-        alone = subject.level(holding.name, subject.alone, parts[holding.name]).nbytes
     evidence = Evidence(
         levels,
         {probe.connections: probe.rate for probe in subject.probes},
@@ -95,7 +91,6 @@ def bench(
         demand,
         chosen,
         trial,
-        alone,
     )
     options = subject.described() | {"step": step, "accelerator": accelerator}
     facts = provenance(subject.dataset.manifest, options)
