@@ -16,25 +16,20 @@ from obstore.store import S3Store
 
 from bench.epoch import Usage
 from dataflow.dataset import Manifest
+from dataflow.measure.order import Ranges, ranges_in_order
 from dataflow.sampling.keys import key
 from dataflow.sampling.lanes import default_lanes
 from dataflow.sampling.layout import BlockLayout
-from dataflow.sampling.stream import Stream, StreamRules
+from dataflow.sampling.stream import StreamRules
 
 WIDE = 4 << 20
-Ranges = list[tuple[str, int, int]]
 
 
 def blocks_in_order(manifest: Manifest, seed: int) -> Ranges:
     """The blocks of an epoch in the order in which the loader first needs them; those that two lanes cut come twice."""
     lanes = default_lanes(manifest.num_blocks, int(manifest.lengths.max()))
-    stream = Stream(StreamRules(BlockLayout.of(manifest.rows), seed, "", lanes, True), 0)
-    blocks, _ = stream.samples(0, manifest.num_rows)
-    entered = np.concatenate((np.ones(lanes, bool), blocks[lanes:] != blocks[:-lanes]))
-    return [
-        (manifest.shard_path(manifest.shard_of(block)), int(manifest.starts[block]), int(manifest.lengths[block]))
-        for block in blocks[entered].tolist()
-    ]
+    rules = StreamRules(BlockLayout.of(manifest.rows), seed, "", lanes, True)
+    return ranges_in_order(manifest, rules, slots=manifest.num_rows)
 
 
 def wide_ranges(manifest: Manifest, seed: int) -> Ranges:
