@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import dataflow
 from dataflow.errors import OptionError
-from dataflow.measure import ACCELERATORS, bench
+from dataflow.measure import ACCELERATORS, Cause, bench
 from dataflow.measure.accelerator import utilisation
 from dataflow.measure.bare_client import BareClient
 from dataflow.measure.level import take
@@ -83,6 +83,34 @@ def test_filters_count_the_rows_that_they_drop(rows: Path) -> None:
     assert found.kept == pytest.approx(0.5, rel=0.1)
     last = found.to_json()["waterfall"][-1]
     assert last["samples_per_second"] == pytest.approx(found.levels[-1].rows * found.kept)
+
+
+def test_copies_to_a_device_are_a_level(rows: Path) -> None:
+    loader = dataflow.DataLoader(dataflow.open(str(rows)).select("label"), batch_size=8, device="cpu")
+    found = bench(loader, seconds=SECONDS)
+    assert [level.name for level in found.levels] == ["storage", "fetch", "read", "batch", "transfer"]
+    assert set(found.levels[-1].stages) == {"plan", "fetch", "read", "assemble", "transfer"}
+    assert set(found.levels[-2].stages) == {"plan", "fetch", "read", "assemble"}
+
+
+@pytest.mark.gpu
+def test_copies_to_a_gpu_are_a_level(rows: Path) -> None:
+    found = bench(dataflow.open(str(rows)).select("label"), seconds=SECONDS, batch_size=8, device="cuda", step=0.01)
+    assert [level.name for level in found.levels][-3:] == ["batch", "transfer", "accelerator"]
+    assert found.provenance["machine"]["gpu"]
+    assert found.utilisation is not None
+    assert 0 < found.utilisation <= 1
+
+
+def count_sevens(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"count": sum(number % 7 for number in range(30_000))}
+
+
+@pytest.mark.soak  # each level starts its processes anew
+def test_worker_processes_count_as_cores(rows: Path) -> None:
+    dataset = dataflow.open(str(rows)).map(count_sevens, processes=2)
+    found = bench(dataset, seconds=SECONDS, batch_size=8, num_workers=2)
+    assert (found.verdict.cause, found.verdict.stage) == (Cause.PROCESSOR, "decode")
 
 
 def test_the_page_cache_is_emptied(rows: Path) -> None:
