@@ -14,6 +14,7 @@ from bench.scale.costs import Costs
 from bench.scale.inputs import Assumed, Workload
 from bench.scale.report import report
 from bench.scale.scenario import Effort, Scenario
+from bench.scale.validate import validate
 
 GPUS = "8,64,512,1024,4096"
 
@@ -27,12 +28,16 @@ def main(
     hedge: Annotated[float, typer.Option(help="Percentile of the latency after which a request is made again.")] = 95,
     sensitivity: Annotated[int, typer.Option(help="GPUs of the runs with assumptions halved and doubled.")] = 4096,
     seed: Annotated[int, typer.Option(help="Of all that is drawn.")] = 0,
-    rounds: Annotated[int, typer.Option(help="Repeats of the calibration.")] = 1,
+    compare: Annotated[bool, typer.Option("--validate", help="Compare with real loaders on this machine.")] = False,
+    rounds: Annotated[int, typer.Option(help="Repeats of calibration and comparison.")] = 1,
     data: Annotated[Path, typer.Option(help="Where datasets are kept.")] = DATA,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures there.")] = None,
 ) -> None:
     """Simulates a training job of thousands of GPUs that read through dataflow."""
     costs = _costs(costs_file, data, rounds)
+    if compare:
+        validate(costs, data, rounds, json_file)
+        return
     workload, assumed = _settings(assume or [])
     scenario = Scenario(workload, costs, Effort(seed=seed))
     report(scenario, assumed, [int(number) for number in gpus.split(",")], hedge, sensitivity, json_file)

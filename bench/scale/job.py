@@ -72,7 +72,8 @@ class Outcome:
         seconds: Of all of them.
         samples_per_second: Of the whole job.
         utilisation: Share of the time that accelerators compute (AU).
-        stall_share: Share of the time that a rank waits for its own loader, the mean over ranks: what its report says.
+        own_share: Share of the time that a rank waits for its own loader, the mean over ranks: what its report says.
+            The rest of the stall is the wait for the slowest.
         bytes_per_second: Read by the whole job.
         requests_per_second: Made by the whole job.
         peak_block_bytes: Most bytes of blocks that a rank held.
@@ -83,7 +84,7 @@ class Outcome:
     seconds: float
     samples_per_second: float
     utilisation: float
-    stall_share: float
+    own_share: float
     bytes_per_second: float
     requests_per_second: float
     peak_block_bytes: int
@@ -177,7 +178,7 @@ class _Simulation:
             seconds=seconds,
             samples_per_second=job.ranks * job.batch_size * job.steps / seconds,
             utilisation=job.step_seconds * job.steps / seconds,
-            stall_share=sum(map(statistics.fmean, counted)) / seconds,
+            own_share=sum(map(statistics.fmean, counted)) / seconds,
             bytes_per_second=(self._store.nbytes - nbytes) * self._scale / seconds,
             requests_per_second=(self._store.requests - requests) * self._scale / seconds,
             peak_block_bytes=max(rank.table.peak_bytes for rank in self._ranks),

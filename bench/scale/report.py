@@ -12,12 +12,12 @@ from time import process_time
 from rich.console import Console
 from rich.table import Table
 
-from bench.measure import provenance
+from bench.measure import Spread, provenance
 from bench.scale.inputs import Assumed
 from bench.scale.scenario import Figures, Scenario
 from bench.scale.sensitivity import Moved, sensitivity
 
-_CHECKED, _CHECKED_SAMPLED, _CHECKED_SHARE = 64, 16, 0.8
+_CHECKED, _CHECKED_SAMPLED, _CHECKED_SHARE, _CHECKED_SEEDS = 64, 32, 0.8, 3
 
 
 def report(
@@ -32,16 +32,20 @@ def report(
     # A store that is a little too slow, so that there is something to get wrong.
     wanted = scenario.workload.batch_size * scenario.workload.sample_kb * 1e3 / assumed.step_ms / 1e6
     slow = replace(assumed, store_gb_s=_CHECKED * wanted * _CHECKED_SHARE)
-    pair = [scenario.figures(_CHECKED, slow, None, sampled=most) for most in (_CHECKED, _CHECKED_SAMPLED)]
+    pairs = [
+        [scenario.figures(_CHECKED, slow, None, most, seed) for most in (_CHECKED, _CHECKED_SAMPLED)]
+        for seed in range(_CHECKED_SEEDS)
+    ]
+    everything, part = (Spread.of(100 * pair[at].utilisation for pair in pairs) for at in range(2))
     console.print(
-        f"Sampling ranks, with a store that gives {_CHECKED_SHARE:.0%} of what {_CHECKED} GPUs want: all simulated, AU "
-        f"{pair[0].utilisation:.1%}; {_CHECKED_SAMPLED} of them, AU {pair[1].utilisation:.1%}"
+        f"Sampling, with a store that gives {_CHECKED_SHARE:.0%} of what {_CHECKED} GPUs want, {_CHECKED_SEEDS} seeds: "
+        f"AU % with all ranks simulated {everything}, with {_CHECKED_SAMPLED} of them {part}"
     )
     base, moved = sensitivity(scenario, assumed, sensitive)
     console.print(_sensitivity(base, moved))
     worst = moved[0]
     console.print(
-        f"Of what is assumed, {worst.name} moves the throughput of {sensitive:,} GPUs most. "
+        f"Of what is assumed, {worst.name} moves the AU of {sensitive:,} GPUs most. "
         f"Processor time of the simulations: {process_time() - started:.0f} s"
     )
     if json_file is not None:
@@ -52,7 +56,7 @@ def report(
             "assumed": asdict(assumed),
             "effort": asdict(scenario.effort),
             "figures": [asdict(one) for one in figures],
-            "sampling": [asdict(one) for one in pair],
+            "sampling": [[asdict(one) for one in pair] for pair in pairs],
             "sensitivity": {"gpus": sensitive, "base": asdict(base), "moved": [asdict(one) for one in moved]},
         }
         json_file.write_text(json.dumps(written, indent=1, default=str))
@@ -84,6 +88,7 @@ def _figures(figures: Sequence[Figures], sampled: int) -> Table:
         "hedging",
         "AU",
         "stall share",
+        "own",
         "reads/byte",
         "requests/s",
         "GB/s",
@@ -98,7 +103,8 @@ def _figures(figures: Sequence[Figures], sampled: int) -> Table:
             f"{one.gpus:,}",
             "on" if one.hedged else "off",
             f"{one.utilisation:.1%}",
-            f"{one.stall_share:.1%}",
+            f"{1 - one.utilisation:.1%}",
+            f"{one.own_share:.1%}",
             f"{one.reads_per_byte:.4f}",
             f"{one.requests_per_second:,.0f}",
             f"{one.gb_per_second:,.2f}",

@@ -41,7 +41,7 @@ class Figures:
         hedged: Whether slow requests are made twice.
         lanes: Of the stream.
         utilisation: Share of the time that GPUs compute (AU).
-        stall_share: Share of the time that a rank waits for its own loader.
+        own_share: Share of the time that a rank waits for its own loader, the mean over ranks.
         reads_per_byte: Bytes read in an epoch over bytes of the dataset.
         requests_per_second: Of the whole job.
         gb_per_second: Read by the whole job.
@@ -54,7 +54,7 @@ class Figures:
     hedged: bool
     lanes: int
     utilisation: float
-    stall_share: float
+    own_share: float
     reads_per_byte: float
     requests_per_second: float
     gb_per_second: float
@@ -80,9 +80,21 @@ class Scenario:
         return gpus * max(_LANES_PER_RANK, -(-usual // gpus))
 
     def figures(
-        self, gpus: int, assumed: Assumed, hedge_percentile: float | None, sampled: int | None = None
+        self,
+        gpus: int,
+        assumed: Assumed,
+        hedge_percentile: float | None,
+        sampled: int | None = None,
+        seed: int | None = None,
     ) -> Figures:
         """Simulate one job.
+
+        Args:
+            gpus: Ranks.
+            assumed: Of the store and of hosts.
+            hedge_percentile: After which requests are made again; None for never.
+            sampled: Most ranks that are simulated, in place of the usual effort.
+            seed: Of what is drawn, likewise; the order stays.
 
         Raises:
             JobFailedError: A read failed for good.
@@ -117,7 +129,7 @@ class Scenario:
             warm_up=effort.warm_up,
             steps=effort.steps,
             sampled=sampled or effort.sampled,
-            seed=effort.seed,
+            seed=effort.seed if seed is None else seed,
         )
         outcome = simulate(job, plans)
         rank_bytes = self.costs.process_mb * 1e6 + outcome.peak_block_bytes + memory.batches
@@ -126,7 +138,7 @@ class Scenario:
             hedged=hedge_percentile is not None,
             lanes=lanes,
             utilisation=outcome.utilisation,
-            stall_share=outcome.stall_share,
+            own_share=outcome.own_share,
             reads_per_byte=self.dataset.reads_per_byte(plans.stream),
             requests_per_second=outcome.requests_per_second,
             gb_per_second=outcome.bytes_per_second / 1e9,

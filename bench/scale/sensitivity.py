@@ -21,6 +21,7 @@ class Moved:
     Attributes:
         name: Which.
         value: What was assumed.
+        utilisation: AU with that.
         halved: Samples/s over those of the assumption; None where the job cannot run.
         doubled: Likewise.
         halved_utilisation: AU.
@@ -29,6 +30,7 @@ class Moved:
 
     name: str
     value: float
+    utilisation: float
     halved: float | None
     doubled: float | None
     halved_utilisation: float | None
@@ -36,8 +38,9 @@ class Moved:
 
     @property
     def most(self) -> float:
-        """By how much it moves the throughput at most, as a share."""
-        return max(1.0 if moved is None else abs(moved - 1) for moved in (self.halved, self.doubled))
+        """By how much it moves the AU at most, as a share; all of it where the job cannot run."""
+        pair = (self.halved_utilisation, self.doubled_utilisation)
+        return max(1.0 if moved is None else abs(moved - self.utilisation) for moved in pair)
 
 
 def sensitivity(scenario: Scenario, assumed: Assumed, gpus: int) -> tuple[Figures, list[Moved]]:
@@ -49,7 +52,7 @@ def sensitivity(scenario: Scenario, assumed: Assumed, gpus: int) -> tuple[Figure
         pair = (halved, doubled)
         rates = [None if one is None else one.samples_per_second / base.samples_per_second for one in pair]
         shares = [None if one is None else one.utilisation for one in pair]
-        moved.append(Moved(name, getattr(assumed, name), rates[0], rates[1], shares[0], shares[1]))
+        moved.append(Moved(name, getattr(assumed, name), base.utilisation, *rates, *shares))
     return base, sorted(moved, key=lambda one: -one.most)
 
 

@@ -82,7 +82,7 @@ def test_bound_by_the_step() -> None:
     outcome = simulate(job(4, step_seconds=0.2, store=replace(FREE, latency=Latency(0.03, 0.3))), plans(4))
     assert outcome.seconds == pytest.approx(80 * 0.2)
     assert outcome.utilisation == pytest.approx(1.0)
-    assert outcome.stall_share == pytest.approx(0.0)
+    assert outcome.own_share == pytest.approx(0.0)
 
 
 @pytest.mark.parametrize(("workers", "processors"), [(1, 100.0), (8, 3.0)])
@@ -92,10 +92,10 @@ def test_bound_by_processors(workers: int, processors: float) -> None:
     assert outcome.samples_per_second == pytest.approx(min(workers, processors) / 0.002, rel=0.05)
 
 
-def test_stall_and_utilisation_are_the_two_parts_of_one_rank() -> None:
+def test_one_rank_waits_for_none_but_its_own_loader() -> None:
     outcome = simulate(job(1, step_seconds=0.02, store=replace(FREE, latency=Latency(0.2, 0.3))), plans(1))
     assert 0.2 < outcome.utilisation < 0.9
-    assert outcome.utilisation + outcome.stall_share == pytest.approx(1.0)
+    assert outcome.utilisation + outcome.own_share == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("sampled", [64, 16])

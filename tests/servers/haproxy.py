@@ -17,7 +17,8 @@ _ACTION = """
 local free_at = 0
 
 core.register_action("delay", {{ "http-req" }}, function(transaction)
-    local wait = {milliseconds}
+    local normal = math.sqrt(-2 * math.log(1 - math.random())) * math.cos(2 * math.pi * math.random())
+    local wait = math.floor({milliseconds} * math.exp({spread} * normal) + 0.5)
     local range = transaction.http:req_get_headers()["range"]
     local first, last = string.match(range and range[0] or "", "bytes=(%d+)%-(%d+)")
     if first and {bytes_per_second} > 0 then
@@ -58,12 +59,16 @@ class DelayProxy:
     """Adds `milliseconds` to each request for `endpoint`, from `with` to the end of the block.
 
     With `bytes_per_second`, ranges that are read take so long as well, one after the other, as over one narrow line.
+    With a `spread`, the standard deviation of their logarithm, latencies are log-normal, and `milliseconds` the median.
     """
 
-    def __init__(self, endpoint: str, milliseconds: int = 25, bytes_per_second: int = 0) -> None:
+    def __init__(
+        self, endpoint: str, milliseconds: int = 25, bytes_per_second: int = 0, *, spread: float = 0.0
+    ) -> None:
         self.target = endpoint
         self.milliseconds = milliseconds
         self.bytes_per_second = bytes_per_second
+        self.spread = spread
 
     def __enter__(self) -> DelayProxy:
         program = haproxy_program()
@@ -75,7 +80,9 @@ class DelayProxy:
         with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
             self.endpoint = f"http://127.0.0.1:{listener.getsockname()[1]}"
             (folder / "delay.lua").write_text(
-                _ACTION.format(milliseconds=self.milliseconds, bytes_per_second=self.bytes_per_second)
+                _ACTION.format(
+                    milliseconds=self.milliseconds, spread=self.spread, bytes_per_second=self.bytes_per_second
+                )
             )
             (folder / "haproxy.cfg").write_text(
                 _CONFIGURATION.format(folder=folder, descriptor=listener.fileno(), address=urlsplit(self.target).netloc)

@@ -41,6 +41,7 @@ http {{
     server {{
         listen 127.0.0.1:{port} backlog=1024;
         root {folder};
+        {limits}
     }}
 }}
 """
@@ -72,11 +73,18 @@ class Served:
 
 
 class Nginx:
-    """Serves `folder` from `with` to the end of the block; the first folder below it is the bucket."""
+    """Serves `folder` from `with` to the end of the block; the first folder below it is the bucket.
 
-    def __init__(self, folder: Path, workers: int = 1) -> None:
+    Args:
+        folder: What is served.
+        workers: Processes of the server.
+        connection_rate: Bytes/s of a connection; None does not limit it.
+    """
+
+    def __init__(self, folder: Path, workers: int = 1, connection_rate: int | None = None) -> None:
         self.folder = folder
         self.workers = workers
+        self.connection_rate = connection_rate
 
     def __enter__(self) -> Nginx:
         program = nginx_program()
@@ -95,6 +103,8 @@ class Nginx:
                 port=port,
                 folder=self.folder,
                 workers=self.workers,
+                # In pieces: of a second's worth in one, all would come at once. Not in small ones, whose pauses add up on a busy machine.
+                limits=f"limit_rate {self.connection_rate}; sendfile_max_chunk 64k;" if self.connection_rate else "",
                 user="user root;" if os.geteuid() == 0 else "",
             )
         )
