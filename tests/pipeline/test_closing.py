@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -30,8 +33,21 @@ def left() -> tuple[Any, ...]:
 
 
 def shared_memory() -> set[str]:
-    """Names in /dev/shm, but for those of a browser that other tests may run."""
-    return {name for name in os.listdir("/dev/shm") if not name.startswith((".org.chromium", ".com.google"))}
+    """Names in /dev/shm."""
+    return set(os.listdir("/dev/shm"))
+
+
+def used_by_others() -> set[str]:
+    """Names in /dev/shm that other programs of this machine have open."""
+    used = set()
+    family = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
+    for pid in set(psutil.pids()) - family:
+        with suppress(OSError):
+            used |= set(re.findall(r"/dev/shm/(\S+)", Path(f"/proc/{pid}/maps").read_text()))
+            for descriptor in os.listdir(f"/proc/{pid}/fd"):
+                with suppress(OSError):
+                    used.add(os.readlink(f"/proc/{pid}/fd/{descriptor}").removeprefix("/dev/shm/"))
+    return used
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +57,7 @@ def nothing_left() -> Iterator[None]:
     assert left() == before
     new = shared_memory() - names
     if new:
+        new -= used_by_others()
         threading.Event().wait(1)  # tests in other processes have some for a moment
     assert not new & shared_memory()
 
