@@ -68,8 +68,9 @@ def main(
     packages = [contender.package for contender in CONTENDERS]
     told = subprocess.run([str(peers), "-c", VERSIONS, *packages], capture_output=True, text=True, check=True)
     versions = json.loads(told.stdout)
+    tries = {"photos": probes(folder, peers), "tokens": documents(folder, 2048, peers)}
     with tempfile.TemporaryDirectory() as scratch:
-        bench = Bench(peers, found, probes(folder, peers), Path(scratch), rounds, seconds, versions, say)
+        bench = Bench(peers, found, tries, Path(scratch), rounds, seconds, versions, say)
         outcomes = []
         for one in wanted:
             outcomes.append(_outcome(bench, one, original))

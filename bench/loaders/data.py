@@ -56,7 +56,7 @@ class Data:
         """Where they are in a format; they are written there unless they are."""
         if format == "files":
             return self.source
-        target = self.source.with_name(f"{self.source.stem}-{format}")
+        target = self.source.with_name(f"{self.source.name.removesuffix('.bin')}-{format}")
         if not target.exists():
             partial = target.with_name(target.name + ".partial")
             shutil.rmtree(partial, ignore_errors=True)

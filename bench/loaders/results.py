@@ -68,7 +68,7 @@ def _section(outcome: Outcome, ours: str, versions: Mapping[str, str]) -> str:
     if results:
         titles = [text for figure in task.figures for text in (FIGURES[figure], "x")]
         lines += [f"| loader | {' | '.join(titles)} |", f"|---|{'---:|' * len(titles)}"]
-    lost = []
+    lost: dict[tuple[str, str], list[str]] = {}
     for name, runs in _best_first(outcome):
         cells = []
         for figure in task.figures:
@@ -78,13 +78,14 @@ def _section(outcome: Outcome, ours: str, versions: Mapping[str, str]) -> str:
                 ratio = ratios(*pair, figure).median
                 cells[-1] = f"{ratio:.2f}" if ratio >= 1 else f"**{ratio:.2f}**"
                 if ratio < 1:
-                    lost.append(f"| {name} | {FIGURES[figure]} | {why(task.name, name, figure)} |")
+                    lost.setdefault((name, why(task.name, name, figure)), []).append(FIGURES[figure])
         version = f" {versions[name]}" if versions.get(name) else ""
         lines.append(f"| {f'**{name}**' if runs is mine else name}{version} | {' | '.join(cells)} |")
     if results and task.kind:
         lines += ["", f"![{task.title}](results/{task.name}.svg)"]
     if lost:
-        lines += ["", "Where ours is worse:", "", "| than | in | why |", "|---|---|---|", *lost]
+        lines += ["", "Where ours is worse:", "", "| than | in | why |", "|---|---|---|"]
+        lines += [f"| {name} | {', '.join(figures)} | {reason} |" for (name, reason), figures in lost.items()]
     if outcome.left_out:
         lines += ["", "Left out:", "", *(f"- {name}: {reason}" for name, reason in outcome.left_out.items())]
     return "\n".join(lines)

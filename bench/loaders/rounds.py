@@ -29,7 +29,7 @@ class Bench:
     Attributes:
         peers: The Python of the others.
         data: By the names that tasks have.
-        probes: What contenders are tried with.
+        probes: Photographs and tokens that contenders are tried with, by those names.
         scratch: A folder for states.
         rounds: Repeats.
         seconds: That a rate is measured for, and after which a cold epoch is cut.
@@ -39,7 +39,7 @@ class Bench:
 
     peers: Path
     data: Mapping[str, Data]
-    probes: Data
+    probes: Mapping[str, Data]
     scratch: Path
     rounds: int
     seconds: float
@@ -56,7 +56,7 @@ class Bench:
         outcome = Outcome(task)
         with ExitStack() as stack:
             environment: dict[str, str] = {}
-            root = self.probes.source.parent.parent
+            root = self.data[task.data].source.parent.parent
             if task.milliseconds is not None:
                 endpoint = stack.enter_context(Nginx(root, workers=2)).endpoint
                 if task.milliseconds:
@@ -78,7 +78,7 @@ class Bench:
         """Look at everything that it makes of data that tell what was done to them."""
         if not contender.ours and contender.package not in self.versions:
             raise ContenderFailed(f"{contender.package} is not installed")
-        data = self.data["tokens"] if task.kind == "tokens" else self.probes
+        data = self.probes["tokens" if task.kind == "tokens" else "photos"]
         self.data[task.data].written(_format(contender, task))
         work = (contender, task.kind, task.milliseconds is not None)
         if work not in self.passed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -57,7 +58,8 @@ def run(command: list[str], job: Job | None = None, environment: Mapping[str, st
             if "first_at" in figures:
                 figures["first"] = figures.pop("first_at") - start
             return {**figures, "memory": peak / 1e6}
-    raise ContenderFailed(said[-1] if said else f"nothing within {LIMIT:g} s")
+    named = [line for line in said if re.match(r"[\w.]*(Error|Exception)\b", line)]
+    raise ContenderFailed((named or said or [f"nothing within {LIMIT:g} s"])[-1].strip())
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -53,8 +53,8 @@ class Task:
             return bool(contender.tokens)
         if self.name == "start":
             return contender.resumes
-        if self.kind == "raw" and contender.module in ("dali_loader", "ffcv_loader"):
-            return False
+        if contender.module == "ffcv_loader":  # it stores what it has transcoded itself
+            return self.name == "small"
         return contender.remote or self.milliseconds is None
 
 

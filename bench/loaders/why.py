@@ -7,7 +7,6 @@ _MAPPED = (
     "permutation of all samples instead."
 )
 WHY = {
-    ("images", "FFCV"): "It reads a file of its own with smaller, transcoded images; compare with the table of those.",
     ("small", "FFCV"): "Its native loader reads one memory map and checks nothing.",
     ("tokens", "torch DataLoader"): _MAPPED,
     ("tokens", "torchdata StatefulDataLoader"): _MAPPED,

@@ -41,7 +41,7 @@ def check_epoch(ids: list[int], samples: int, count: int) -> None:
             raise AssertionError(f"{kept:.0%} of the samples came right after the one that is stored before them")
 
 
-def check_pictures(batches: list[Any], antialiased: bool) -> None:
+def check_pictures(batches: list[Any]) -> None:
     """The windows that `write_probes` tells of are random, of the agreed sizes and shapes, and half are mirrored."""
     pixels = np.concatenate([np.asarray(batch) for batch in batches]).astype(np.float64)
     lines, columns = pixels[:, 1].mean(2) / 255, pixels[:, 0].mean(1) / 255  # [n, 224]: shares of the side
@@ -49,15 +49,14 @@ def check_pictures(batches: list[Any], antialiased: bool) -> None:
     heights, widths = ((side[:, -1] - side[:, 0]) * stretch for side in (lines, columns))
     mirrored, widths = widths < 0, np.abs(widths)
     areas, shapes = heights * widths, widths * WIDTH / (heights * HEIGHT)
+    shrunk = widths * WIDTH > 1.7 * pixels.shape[3]
     facts = {
         "areas from 8 to 100 %": areas.min() > 0.07 and areas.max() < 1.02,
         "areas spread": 0.38 < areas.mean() < 0.49 and areas.std() > 0.17,
         "shapes from 3 : 4 to 4 : 3": shapes.min() > 0.71 and shapes.max() < 1.42 and shapes.std() > 0.08,
         "places vary": lines[:, 0].std() > 0.05 and columns.min(1).std() > 0.05,
         "half are mirrored": abs(mirrored.mean() - 0.5) < 0.12,
+        "stripes become grey, antialiased": float(np.median(pixels[shrunk, 2].std((1, 2)))) < 25,
     }
-    if antialiased:
-        shrunk = widths * WIDTH > 1.7 * pixels.shape[3]
-        facts["stripes become grey"] = float(np.median(pixels[shrunk, 2].std((1, 2)))) < 25
     if wrong := [name for name, holds in facts.items() if not holds]:
         raise AssertionError(f"it does not hold that {', '.join(wrong)}")

@@ -42,7 +42,6 @@ class Job:
         workers: Threads or processes.
         seconds: How long to measure, after some batches, over as many epochs as it takes; 0: one epoch, cold.
         check: Look at the content of every batch: the samples are `checks.write_probes` or `bench.loaders.data` tokens.
-        aliased: Leave out whether resizing was antialiased, of probes that have been resized before.
         limit: Stop a cold epoch after so many seconds; 0: never.
         only_first: Stop after the first batch.
         state: File of a state, to continue from; a run with `stop_at` writes it.
@@ -58,7 +57,6 @@ class Job:
     workers: int = 2
     seconds: float = 0
     check: bool = False
-    aliased: bool = False
     limit: float = 0
     only_first: bool = False
     state: str = ""
@@ -140,7 +138,7 @@ def _measure(job: Job, loader: Loader, unpack: Unpack, start: float) -> dict[str
         if job.nbytes and nbytes != job.nbytes:
             raise AssertionError(f"{nbytes} bytes instead of {job.nbytes}")
         if job.check and job.kind == "images":
-            check_pictures(pictures, antialiased=not job.aliased)
+            check_pictures(pictures)
     counted = samples - counted_from
     return {"rate": counted / (stop - start), "per_cpu": counted / max(cpu, 0.01), "first_at": first}
 

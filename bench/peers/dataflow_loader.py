@@ -7,6 +7,7 @@ from typing import Any
 import dataflow
 from bench.peers.contest import SIZE, Job, contend
 
+MANY = 100_000  # epochs, that batches run through
 IMAGE = dataflow.Image(SIZE, crop="random_resized", flip=0.5)
 
 
@@ -23,7 +24,10 @@ def tokens(job: Job) -> Any:
 
 
 def loader(job: Job, dataset: dataflow.Dataset, **options: Any) -> dataflow.DataLoader:
-    return dataflow.DataLoader(dataset, job.batch, shuffle=True, num_workers=job.workers, **options)
+    epochs = MANY if job.seconds else 1
+    return dataflow.DataLoader(
+        dataset, job.batch, shuffle=True, num_workers=job.workers, epochs=epochs, drop_last=epochs > 1, **options
+    )
 
 
 def unpack(batch: dict[str, Any]) -> tuple[Any, Any]:
