@@ -7,6 +7,7 @@ done, and how it is measured, is told at the head of that page and in `bench.loa
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -46,6 +47,7 @@ def main(
     out: Annotated[Path, typer.Option(help="The page to write.")] = ROOT / "bench/RESULTS.md",
 ) -> None:
     start = time.monotonic()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # contenders and servers are ended on the way
     rounds = rounds or (1 if quick else 3)
     gigabytes, seconds = gigabytes or (0.22 if quick else 0.88), seconds or (2 if quick else 4)
     out.with_name("results").mkdir(parents=True, exist_ok=True)
