@@ -43,10 +43,12 @@ class Measured(NamedTuple):
     Attributes:
         seconds: Of all of them.
         waited: Seconds that it waited for its own loader.
+        computed: Seconds that its steps took: more than they should where the machine is busy.
     """
 
     seconds: float
     waited: float
+    computed: float
 
 
 def run_rank(job: RealJob, rank: int, barrier: Any, answers: Any) -> None:
@@ -75,15 +77,17 @@ def _measure(job: RealJob, rank: int, barrier: Any) -> Measured:
     )
     barrier.wait()
     batches = iter(loader)
-    waited = started = 0.0
+    waited = computed = started = 0.0
     for step in range(job.warm_up + job.steps):
         asked = perf_counter()
         if step == job.warm_up:
-            started, waited = asked, 0.0
+            started, waited, computed = asked, 0.0, 0.0
         next(batches)
         waited += perf_counter() - asked
         barrier.wait()
+        began = perf_counter()
         sleep(job.step_seconds)
+        computed += perf_counter() - began
     seconds = perf_counter() - started
     batches.close()
-    return Measured(seconds, waited)
+    return Measured(seconds, waited, computed)

@@ -10,10 +10,13 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import statistics
+import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 from rich.console import Console
@@ -29,6 +32,7 @@ from bench.scale.job import Job, Plans, simulate
 from bench.scale.latency import Latency
 from bench.scale.real_rank import Measured, RealJob, run_rank
 from bench.scale.store import StoreRules
+from dataflow.dataset.manifest import Manifest
 from dataflow.sampling.lanes import default_lanes
 from tests.servers.haproxy import DelayProxy
 from tests.servers.nginx import Nginx, environment_for
@@ -93,8 +97,19 @@ class Result:
         return f"{self.samples_per_second:,.0f} samples/s, stall {abs(self.stall):.1f} %, own {self.own:.1f} %"
 
 
-def predict(regime: Regime, ranks: int, costs: Costs, dataset: SimulatedDataset, seeds: int = 5) -> Result:
-    """What the model says, the mean over some seeds of what is drawn; the order is that of the real job."""
+def predict(
+    regime: Regime, ranks: int, costs: Costs, dataset: SimulatedDataset, connection: float, seeds: int = 5
+) -> Result:
+    """What the model says, the mean over some seeds of what is drawn; the order is that of the real job.
+
+    Args:
+        regime: What binds.
+        ranks: Ranks of the job.
+        costs: What work takes.
+        dataset: What the real job reads.
+        connection: Bytes/s of a connection, as a bare client found it; 0 where it is not bound.
+        seeds: How many.
+    """
     lanes = default_lanes(dataset.num_blocks, int(dataset.lengths.max()))
     job = Job(
         ranks=ranks,
@@ -116,7 +131,7 @@ def predict(regime: Regime, ranks: int, costs: Costs, dataset: SimulatedDataset,
         ),
         store=StoreRules(
             bandwidth=ranks * regime.line or FREE,
-            connection_bandwidth=regime.connection or FREE,
+            connection_bandwidth=connection or FREE,
             request_rate=FREE,
             latency=Latency(regime.delay, regime.spread),
         ),
@@ -132,6 +147,23 @@ def predict(regime: Regime, ranks: int, costs: Costs, dataset: SimulatedDataset,
         100 - 100 * float(np.mean([outcome.utilisation for outcome in outcomes])),
         100 * float(np.mean([outcome.own_share for outcome in outcomes])),
     )
+
+
+def connection_rate(regime: Regime, folder: Path, manifest: Manifest) -> float:
+    """Bytes/s of one connection: a server that sends in pieces is not quite as slow as it is told to be."""
+    if not regime.connection:
+        return 0.0
+    rates = []
+    with Nginx(folder.parent.parent, 2, regime.connection) as server:
+        for block in range(0, manifest.num_blocks, manifest.num_blocks // 10):
+            first, length = int(manifest.starts[block]), int(manifest.lengths[block])
+            path = manifest.shard_path(manifest.shard_of(block))
+            url = f"{server.endpoint}/{folder.parent.name}/{folder.name}/{path}"
+            request = urllib.request.Request(url, headers={"Range": f"bytes={first}-{first + length - 1}"})
+            started = perf_counter()
+            with urllib.request.urlopen(request) as reply:
+                rates.append(len(reply.read()) / (perf_counter() - started))
+    return statistics.median(rates)
 
 
 def measure(regime: Regime, ranks: int, folder: Path) -> Result:
@@ -165,7 +197,7 @@ def measure(regime: Regime, ranks: int, folder: Path) -> Result:
     seconds = max(answer.seconds for answer in found)
     return Result(
         ranks * BATCH * STEPS / seconds,
-        100 - 100 * STEP_SECONDS * STEPS / seconds,
+        100 - 100 * sum(answer.computed for answer in found) / ranks / seconds,
         100 * sum(answer.waited for answer in found) / ranks / seconds,
     )
 
@@ -187,7 +219,8 @@ def validate(costs: Costs, data: Path, rounds: int, json_file: Path | None) -> N
     manifest = dataflow.open(str(folder)).manifest
     dataset = SimulatedDataset(manifest.rows.astype(np.int64), manifest.lengths.astype(np.int64))
     jobs = [(regime, ranks) for regime in REGIMES for ranks in RANKS]
-    predicted = {one: predict(*one, costs, dataset) for one in jobs}
+    rates = {regime: connection_rate(regime, folder, manifest) for regime in REGIMES}
+    predicted = {(regime, ranks): predict(regime, ranks, costs, dataset, rates[regime]) for regime, ranks in jobs}
     for (regime, ranks), result in predicted.items():
         print(f"predicted: {regime.name}, {ranks} ranks: {result}", flush=True)
     measured: dict[tuple[Regime, int], list[Result]] = {one: [] for one in jobs}
@@ -214,7 +247,7 @@ def validate(costs: Costs, data: Path, rounds: int, json_file: Path | None) -> N
 
 
 def _table(predicted: dict[tuple[Regime, int], Result], measured: dict[tuple[Regime, int], list[Result]]) -> Table:
-    table = Table(title="Predicted, and measured: median (least .. greatest)", title_justify="left")
+    table = Table(title="Predicted, and measured: median (least .. greatest)", title_justify="left", padding=(0, 0))
     for name in (
         "what binds",
         "ranks",
@@ -241,7 +274,7 @@ def _table(predicted: dict[tuple[Regime, int], Result], measured: dict[tuple[Reg
             f"{said.samples_per_second:,.0f}",
             str(rate),
             f"{ratio:.3f}",
-            f"{said.stall:.1f}",
+            f"{abs(said.stall):.1f}",
             str(stall),
             f"{said.own:.1f}",
             str(own),

@@ -77,7 +77,7 @@ def test_a_busy_server_works_all_the_time() -> None:
 
 def test_requests_queue_as_in_md1() -> None:
     rate, load = 1000.0, 0.7
-    gaps = np.random.default_rng(1).exponential(1 / (rate * load), 60_000)
+    gaps = np.random.default_rng(1).exponential(1 / (rate * load), 40_000)
     _, taken = read_all(replace(FREE, request_rate=rate), np.cumsum(gaps).tolist())
     assert np.mean(taken) == pytest.approx(load / (2 * rate * (1 - load)), rel=0.06)
 
@@ -97,11 +97,11 @@ def test_latency_has_the_distribution_that_it_says() -> None:
 
 def test_failures_cost_requests_and_pauses() -> None:
     rules = replace(FREE, latency=Latency(0.01), failure_rate=0.2)
-    store, taken = read_all(rules, [0.0] * 20_000)
+    store, taken = read_all(rules, [0.0] * 10_000)
     assert store.requests / len(taken) == pytest.approx(1 / 0.8, rel=0.02)
     # After the n-th failure, a pause of 0.2 * 2 ** (n - 1) / 2 on average.
     expected = 0.01 / 0.8 + sum(0.2**n * 0.2 * 2 ** (n - 1) / 2 for n in range(1, 10))
-    assert np.mean(taken) == pytest.approx(expected, rel=0.05)
+    assert np.mean(taken) == pytest.approx(expected, rel=0.08)
 
 
 def test_pauses_have_the_bounds_of_the_real_rule() -> None:
@@ -130,7 +130,7 @@ def test_an_answer_that_never_comes_is_tried_again() -> None:
 def test_shortcut_to_the_first_byte_is_the_same_rule(percentile: float | None) -> None:
     latency = Latency(0.03, 0.5, 0.02, 20.0)
     rules = replace(FREE, latency=latency, failure_rate=0.03, hedge_percentile=percentile)
-    _, taken = read_all(rules, np.arange(0, 400, 0.01).tolist())
+    _, taken = read_all(rules, np.arange(0, 200, 0.01).tolist())
     short = seconds_to_first_byte(rules, 200_000, np.random.default_rng(3))
     assert short.mean() == pytest.approx(np.mean(taken), rel=0.05)
     for percent in (50.0, 90.0, 99.0):
@@ -139,7 +139,7 @@ def test_shortcut_to_the_first_byte_is_the_same_rule(percentile: float | None) -
 
 def test_hedging_costs_few_requests_and_cuts_the_tail() -> None:
     rules = replace(FREE, latency=Latency(0.03, 0.5, 0.02, 20.0))
-    starts = np.arange(0, 200, 0.01).tolist()
+    starts = np.arange(0, 150, 0.01).tolist()
     plain, without = read_all(rules, starts)
     hedged, with_second = read_all(replace(rules, hedge_percentile=95.0), starts)
     assert hedged.requests / plain.requests == pytest.approx(1.05, abs=0.01)

@@ -103,8 +103,8 @@ class Nginx:
                 port=port,
                 folder=self.folder,
                 workers=self.workers,
-                # In pieces: of a second's worth in one, all would come at once. Not in small ones, whose pauses add up on a busy machine.
-                limits=f"limit_rate {self.connection_rate}; sendfile_max_chunk 64k;" if self.connection_rate else "",
+                # Larger pieces come with too few pauses between them, of smaller ones the pauses add up.
+                limits=f"limit_rate {self.connection_rate}; sendfile_max_chunk 16k;" if self.connection_rate else "",
                 user="user root;" if os.geteuid() == 0 else "",
             )
         )
