@@ -1,6 +1,7 @@
 # Everything runs in .venv, which `make setup` makes; nothing is installed elsewhere.
 PYTHON ?= python3
 JOBS ?= 2
+PHOTOS ?= photos
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,7 +9,7 @@ STAMP := $(VENV)/.setup
 NATIVE := $(wildcard native/*)
 
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint soak sanitize bench-peers clean
+.PHONY: help setup demo test lint soak sanitize bench-peers bench clean
 
 help:
 	@echo "make setup     create .venv and install dataflow into it"
@@ -17,6 +18,7 @@ help:
 	@echo "make soak      the long tests and the whole conformance matrix"
 	@echo "make sanitize  the native core's tests under address and undefined behaviour sanitizers"
 	@echo "make bench-peers  create .venv-peers with the writers and loaders of others, to compare with"
+	@echo "make bench PHOTOS=FOLDER  compare with them, in about half an hour; QUICK=1 for a first look"
 	@echo "make clean     remove what was built, and the virtual environments"
 
 setup: $(STAMP)
@@ -52,11 +54,17 @@ sanitize: setup
 	LD_PRELOAD="$$(c++ -print-file-name=libasan.so) $$(c++ -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \
 		UBSAN_OPTIONS=print_stacktrace=1 $(BIN)/python tests/native/sanitize.py build/sanitize
 
-# MosaicML Streaming without its dependencies: they would bring a CUDA build of torch.
+# Some without their dependencies: these would bring a CUDA build of torch, or another numpy. FFCV comes as source, and
+# is only built where OpenCV and libturbojpeg are there to build it with.
 bench-peers:
 	$(PYTHON) -m venv .venv-peers
-	.venv-peers/bin/python -m pip install --quiet -c constraints.txt -r bench/peers/requirements.txt $(PIP_FLAGS)
-	.venv-peers/bin/python -m pip install --quiet --no-deps mosaicml-streaming
+	.venv-peers/bin/python -m pip install --quiet --only-binary :all: -c constraints.txt -r bench/peers/requirements.txt $(PIP_FLAGS)
+	.venv-peers/bin/python -m pip install --quiet --no-deps mosaicml-streaming litdata megatron-energon $(PIP_FLAGS)
+	.venv-peers/bin/python -m pip install --quiet --no-deps ffcv assertpy terminaltables $(PIP_FLAGS) || \
+		echo "FFCV is left out (Debian: pkg-config libopencv-dev libturbojpeg0-dev)"
+
+bench: setup
+	$(BIN)/python -m bench.loaders --photos $(PHOTOS) $(if $(QUICK),--quick) $(BENCH_FLAGS)
 
 clean:
 	rm -rf $(VENV) .venv-peers build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo .bench
