@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -86,7 +88,7 @@ def clip(
     quick |= {"libsvtav1": {"preset": "12", "crf": "30"}, "libvpx-vp9": {"deadline": "realtime", "cpu-used": "8"}}
     # Not in memory: the muxer reads again what it wrote, to put the table of frames to the front.
     path = Path(tempfile.mkstemp()[1])
-    with av.open(str(path), "w", format=container, options=dict(container_options or {})) as file:
+    with _usual_priority(), av.open(str(path), "w", format=container, options=dict(container_options or {})) as file:
         stream: Any = file.add_stream(codec, rate=rate, options={**quick.get(codec, {}), **(options or {})})
         stream.width, stream.height = size
         stream.pix_fmt = pix_fmt
@@ -110,6 +112,16 @@ def clip(
     data = path.read_bytes()
     path.unlink()
     return data
+
+
+@contextmanager
+def _usual_priority() -> Iterator[None]:
+    """SVT-AV1 gives the thread that opens it real-time priority where it may, and all processes started later with it."""
+    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, policy, parameters)
 
 
 def remuxed(data: bytes, container: str = "mp4", *, seconds: float = 0.0, skip: int = 0) -> bytes:
