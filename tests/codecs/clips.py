@@ -116,7 +116,7 @@ def clip(
 
 @contextmanager
 def _usual_priority() -> Iterator[None]:
-    """SVT-AV1 gives the thread that opens it real-time priority where it may, and all processes started later with it."""
+    """SVT-AV1 gives the thread that opens it real-time priority where it may, which all later processes inherit."""
     policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
     try:
         yield
