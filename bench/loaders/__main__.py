@@ -23,7 +23,7 @@ from bench.loaders.data import Data, documents, photographs, probes, transcoded
 from bench.loaders.results import Outcome, figures_file, write_page
 from bench.loaders.rounds import Bench, measured, name_of
 from bench.loaders.runs import run
-from bench.loaders.tasks import TASKS, Task
+from bench.loaders.tasks import QUICK, TASKS, Task
 from bench.measure import DATA, ROOT, provenance
 from bench.writing import writers
 
@@ -37,10 +37,10 @@ print(json.dumps({name: found[name] for name in sys.argv[1:] if name in found}))
 
 def main(
     photos: Annotated[Path, typer.Option(help="Folder of JPEG files.")],
-    quick: Annotated[bool, typer.Option("--quick", help="One round of less data.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Some of it, one round of less data.")] = False,
     rounds: Annotated[int | None, typer.Option(help="Interleaved repeats. Default: 3, or 1.")] = None,
     gigabytes: Annotated[float | None, typer.Option(help="GB of photographs. Default: 0.88, or 0.22.")] = None,
-    seconds: Annotated[float | None, typer.Option(help="That a rate is measured for. Default: 4, or 2.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="That a rate is measured for. Default: 3, or 1.5.")] = None,
     task: Annotated[list[str] | None, typer.Option(help="Only these: " + ", ".join(one.name for one in TASKS))] = None,
     peers: Annotated[Path, typer.Option(help="Python that has the others.")] = ROOT / ".venv-peers/bin/python",
     data: Annotated[Path, typer.Option(help="Where datasets are kept.")] = DATA,
@@ -49,7 +49,7 @@ def main(
     start = time.monotonic()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # contenders and servers are ended on the way
     rounds = rounds or (1 if quick else 3)
-    gigabytes, seconds = gigabytes or (0.22 if quick else 0.88), seconds or (2 if quick else 4)
+    gigabytes, seconds = gigabytes or (0.22 if quick else 0.88), seconds or (1.5 if quick else 3)
     out.with_name("results").mkdir(parents=True, exist_ok=True)
     facts = provenance({"gigabytes": gigabytes, "rounds": rounds, "seconds": seconds})
     facts["command"] = f"python -m bench.loaders {' '.join(sys.argv[1:])}"
@@ -59,7 +59,8 @@ def main(
     def say(what: str) -> None:
         print(f"{time.monotonic() - start:6.0f} s  {what}", file=sys.stderr, flush=True)
 
-    wanted = [one for one in TASKS if not task or one.name in task]
+    names = task or (QUICK if quick else [one.name for one in TASKS])
+    wanted = [one for one in TASKS if one.name in names]
     say("preparing photographs and tokens")
     original = photographs(folder, photos, gigabytes, peers)
     found: dict[str, Data] = {"photos": original}
@@ -76,8 +77,8 @@ def main(
         outcomes = []
         for one in wanted:
             outcomes.append(_outcome(bench, one, original))
-            names = {name_of(each, one): versions.get(each.package, "") for each in CONTENDERS}
-            write_page(out, outcomes, "dataflow", names, facts | {"minutes": f"{(time.monotonic() - start) / 60:.0f}"})
+            shown = {name_of(each, one): versions.get(each.package, "") for each in CONTENDERS}
+            write_page(out, outcomes, "dataflow", shown, facts | {"minutes": f"{(time.monotonic() - start) / 60:.0f}"})
     subprocess.run([str(peers), "-m", "bench.peers.plots", str(figures_file(out))], cwd=ROOT, check=True)
     say(f"wrote {out}")
 

@@ -80,9 +80,11 @@ class Data:
 
     def _command(self, format: str, target: Path) -> list[str]:
         if format == "dataflow" and not self.tokens:
-            mib = str(self.shard_bytes >> 20)
             program = str(Path(sys.executable).with_name("dataflow"))
-            return [program, "shard", "--shard-mib", mib, str(self.source), str(target)]
+            sizes = ["--shard-mib", str(self.shard_bytes >> 20)]
+            if self.shard_bytes == SHARD_BYTES:
+                sizes += ["--block-mib", "2"]  # as a dataset of 8 GiB and more has them
+            return [program, "shard", *sizes, str(self.source), str(target)]
         python = sys.executable if format == "dataflow" else str(self.peers)
         module = f"bench.peers.{format}_{'token_' if self.tokens else ''}writer"
         return [python, "-m", module, str(self.source), str(target), str(self.shard_bytes)]

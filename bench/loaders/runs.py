@@ -57,7 +57,8 @@ def run(command: list[str], job: Job | None = None, environment: Mapping[str, st
             figures: Figures = json.loads(line)
             if "first_at" in figures:
                 figures["first"] = figures.pop("first_at") - start
-            return {**figures, "memory": peak / 1e6}
+            figures["memory"] = max(peak, figures.pop("memory_at_end", 0)) / 1e6
+            return figures
     named = [line for line in said if re.match(r"[\w.]*(Error|Exception)\b", line)]
     raise ContenderFailed((named or said or [f"nothing within {LIMIT:g} s"])[-1].strip())
 

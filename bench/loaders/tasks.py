@@ -17,6 +17,7 @@ FIGURES = {
     "mb": "MB/s",
     "cpu": "CPU s/GB",
 }
+QUICK = ("images", "tokens", "s3-raw-25ms", "start", "order")  # what `--quick` runs
 LESS_IS_BETTER = {"memory", "first", "fresh", "resumed", "seconds", "cpu"}
 
 

@@ -6,6 +6,7 @@ _MAPPED = (
     "It is one memory map of one local file and one gather, without blocks, checksums or a store; it keeps a "
     "permutation of all samples instead."
 )
+_LANES = "Ours fetches the blocks of its first lanes, not single samples, before the first batch is complete."
 WHY = {
     ("small", "FFCV"): "Its native loader reads one memory map and checks nothing.",
     ("tokens", "torch DataLoader"): _MAPPED,
@@ -16,6 +17,7 @@ WHY = {
         "writing",
         "plain concatenation",
     ): "It is the ceiling: no index, no checksums, no columns, nothing synced to the disk.",
+    ("start", "Grain"): "It does not import torch, which takes most of the time of all others.",
     ("writing", "ArrayRecord"): "It leaves syncing to the kernel, and keeps neither checksums of blocks nor columns.",
     (
         "start",
@@ -24,7 +26,9 @@ WHY = {
 }
 BY_FIGURE = {
     "memory": "Blocks for reading ahead and finished batches are held in memory; `memory_limit` sets how much.",
-    "first": "Ours fetches the blocks of its first lanes, not single samples, before the first batch is complete.",
+    "first": _LANES,
+    "fresh": _LANES,
+    "resumed": _LANES,
 }
 UNKNOWN = "Not known yet."
 

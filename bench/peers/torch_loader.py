@@ -41,8 +41,7 @@ class Objects(Photos):
         if self.pool is None:  # in the worker: neither threads nor connections survive a fork
             from obstore.store import from_url
 
-            options = {"allow_http": True}
-            self.store = from_url(self.source, client_options=options)
+            self.store = from_url(self.source, client_options={"allow_http": True})
             self.pool = ThreadPoolExecutor(REQUESTS)
         files = self.pool.map(lambda index: bytes(obstore.get(self.store, self.names[index]).bytes()), indices)
         return [(index, self.decode(file)) for index, file in zip(indices, files, strict=True)]
@@ -75,12 +74,8 @@ def photos(job: Job, decode: Callable[[bytes], Any], collate: Callable[[Any], An
     return kind(dataset, job.batch, True, num_workers=job.workers, collate_fn=collate, **options)
 
 
-def as_fetched(batch: Any) -> Any:
-    return batch
-
-
 def tokens(job: Job) -> DataLoader:
-    return DataLoader(Tokens(job), job.batch, True, collate_fn=as_fetched)
+    return DataLoader(Tokens(job), job.batch, True, collate_fn=lambda batch: batch)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import Any
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from bench.peers.contest import Job, contend, listed, stacked
-from bench.peers.torch_loader import Tokens, as_fetched, photos
+from bench.peers.torch_loader import Tokens, photos
 
 
 def images(job: Job) -> Any:
@@ -21,7 +21,7 @@ def raw(job: Job) -> Any:
 
 
 def tokens(job: Job) -> Any:
-    return StatefulDataLoader(Tokens(job), job.batch, True, collate_fn=as_fetched)
+    return StatefulDataLoader(Tokens(job), job.batch, True, collate_fn=lambda batch: batch)
 
 
 if __name__ == "__main__":
