@@ -96,6 +96,7 @@ def test_sh06_killed_at_random_moments(run: Run, fill: Fill, tmp_path: Path, tem
     assert not list(temporary.iterdir())
 
 
+@pytest.mark.soak
 def test_sh06_killed_on_s3(run: Run, fill: Fill, tmp_path: Path, s3_url: str, temporary: Path) -> None:
     check(run, fill, tmp_path, f"{s3_url}/out", "tars", kills=1, seed=time.time_ns())
     assert not list(temporary.iterdir())

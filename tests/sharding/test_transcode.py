@@ -96,6 +96,7 @@ def test_the_same_bytes_for_any_number_of_workers_and_again(fill: Fill, tmp_path
     assert reports[0] == reports[1] == reports[2] != []
 
 
+@pytest.mark.soak
 def test_sh06_killed_and_gone_on_with(run: Run, fill: Fill, tmp_path: Path) -> None:
     source = fill(files(150))
     options = ["--block-mib", "0.004", "--shard-mib", "0.01", "--workers", "2", "--transcode", SPEC]
