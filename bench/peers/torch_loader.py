@@ -1,7 +1,6 @@
 """torch's DataLoader: files, and a memory map of tokens.
 
-Workers stay between epochs; tokens are read without workers and in one call a batch (`__getitems__`), which is faster
-than handing them over between processes; objects are fetched by obstore, a batch's together.
+Tokens come a call a batch and without workers, which is faster than handing them over; objects come a batch at once.
 """
 
 from __future__ import annotations
