@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +59,7 @@ class Tokens(Dataset):
 
 
 def images(job: Job) -> DataLoader:
-    from bench.peers import crop
-
-    return photos(job, getattr(crop, sys.argv[2]), stacked)
+    return photos(job, getattr(import_module("bench.peers.crop"), sys.argv[2]), stacked)
 
 
 def raw(job: Job) -> DataLoader:
