@@ -68,8 +68,8 @@ def raw(job: Job) -> DataLoader:
 
 def photos(job: Job, decode: Callable[[bytes], Any], collate: Callable[[Any], Any], kind: Any = DataLoader) -> Any:
     dataset = (Objects if job.remote else Photos)(job, decode)
-    options: dict[str, Any] = {"persistent_workers": True, "prefetch_factor": 4}
-    return kind(dataset, job.batch, True, num_workers=job.workers, collate_fn=collate, **options)
+    options = {"num_workers": job.workers, "persistent_workers": True, "prefetch_factor": 4, "collate_fn": collate}
+    return kind(dataset, job.batch, True, **options)
 
 
 def tokens(job: Job) -> DataLoader:
