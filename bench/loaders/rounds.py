@@ -32,7 +32,7 @@ class Bench:
         probes: Photographs and tokens that contenders are tried with, by those names.
         scratch: A folder for states.
         rounds: Repeats.
-        seconds: That a rate is measured for, and after which a cold epoch is cut.
+        seconds: That a rate is measured for; a cold epoch is cut after twice as many.
         versions: Of the contenders that are installed, by their distributions.
         say: Takes what is going on.
     """
@@ -97,7 +97,7 @@ class Bench:
             resumed = run(command, replace(first, state=self._state(contender)), environment)
             return {"fresh": run(command, first, environment)["first"], "resumed": resumed["first"]}
         if task.milliseconds is not None:
-            return run(command, replace(job, limit=self.seconds), environment)
+            return run(command, replace(job, limit=2 * self.seconds), environment)
         return run(command, replace(job, seconds=self.seconds, nbytes=0), environment)
 
     def _job(self, task: Task, contender: Contender, data: Data) -> Job:

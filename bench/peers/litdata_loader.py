@@ -46,7 +46,9 @@ def tokens(job: Job) -> Any:
 
 
 def source(job: Job) -> dict[str, Any]:
-    places: dict[str, Any] = {"input_dir": job.source, "shuffle": True, "drop_last": False}
+    # The default takes samples out of shuffled chunks in stretches, most of which it drops; and one by one, it reads a
+    # chunk that it has fetched whole for each.
+    places: dict[str, Any] = {"input_dir": job.source, "shuffle": True, "drop_last": False, "batch_decode": "all"}
     if job.remote:
         places["cache_dir"] = tempfile.mkdtemp()
         # It has no option for stores that speak plain http, and gives these to its client.

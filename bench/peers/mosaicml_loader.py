@@ -56,6 +56,8 @@ def loader(job: Job, dataset: Any, collate: Callable[[Any], Any]) -> Any:
         collate_fn=collate,
         persistent_workers=True,
         prefetch_factor=4,
+        # Its connections stall in workers that were forked while one was open.
+        multiprocessing_context="spawn" if job.remote else None,
     )
 
 
