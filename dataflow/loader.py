@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from dataflow.errors import DataflowError, OptionError
 from dataflow.pipeline.arguments import check_columns, check_kinds, check_numbers, check_unsupported
 from dataflow.pipeline.bad_rows import Ledger
 from dataflow.pipeline.blueprint import Blueprint, Options, Run
+from dataflow.pipeline.clocks import described
 from dataflow.pipeline.device import check_device, pins
 from dataflow.pipeline.dtypes import parse_dtypes
 from dataflow.pipeline.ends import check_end, warn_of_narrow_lanes
@@ -23,10 +25,12 @@ from dataflow.pipeline.padding import parse_pad
 from dataflow.pipeline.plan import BatchRules
 from dataflow.pipeline.position import Epochs, Position
 from dataflow.pipeline.rank import find_rank, local_ranks
-from dataflow.pipeline.report import report, stats
+from dataflow.pipeline.report import report, stats, totals
 from dataflow.pipeline.resources import available_cpus, available_memory
 from dataflow.pipeline.source import check_replaceable
+from dataflow.pipeline.trace import Trace
 from dataflow.sampling.state import StreamState
+from dataflow.storage import open_store, split_url
 
 _PREFETCH_FACTOR = 2
 _MEMORY_SHARE = 0.5
@@ -71,6 +75,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             stored order, and listed in `ledger()`.
         decoder: What decodes images of whole batches: "native", or "dali", an extra: the same windows, with values that
             differ by a level or two. No part of the state.
+        on_step: Called with each batch that was delivered, as `steps` lists them, before it is handed over.
 
     Raises:
         OptionError: An argument that cannot work; names it and the remedy.
@@ -111,6 +116,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         device: str | torch.device | None = None,
         on_error: str = "raise",
         decoder: str = "native",
+        on_step: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         if not isinstance(dataset, Dataset):
             raise OptionError(
@@ -138,7 +144,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             timeout=timeout,
             seed=seed,
         )
-        check_kinds(collate_fn=collate_fn, agree=agree, pad=pad, dtypes=dtypes)
+        check_kinds(collate_fn=collate_fn, agree=agree, on_step=on_step, pad=pad, dtypes=dtypes)
         padding, types = parse_pad(pad), parse_dtypes(dtypes)
         chosen = check_device(device)
         if on_error not in ("raise", "skip"):
@@ -191,6 +197,10 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         self._position = Position(self._epochs)
         self._running: weakref.ref[Iteration] | None = None
         self._last: Run | None = None
+        self._on_step = on_step
+        self._trace: Trace | None = None
+        # Figures of the iterations before the last.
+        self._before: dict[str, Any] = {}
 
     @property
     def rank(self) -> int:
@@ -228,7 +238,9 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             previous.close()
         start, number = self._position.begin()
         self._blueprint.drop_prefix(start.epoch)
-        run = self._last = self._blueprint.run(start)
+        if self._last is not None:
+            self._before = self.totals()
+        run = self._last = self._blueprint.run(start, self._trace)
         iteration = Iteration(
             run.transfer or run.pipeline,
             self._position,
@@ -236,6 +248,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             number,
             timeout=self.timeout or None,
             exact=run.exact,
+            on_step=self._on_step,
         )
         self._running = weakref.ref(iteration)
         return iteration
@@ -282,6 +295,45 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             0 if transfer is None else transfer.copier.nbytes,
             {"blocks": memory.blocks, "batches": memory.batches, "memory_limit": limit},
         )
+
+    def totals(self) -> dict[str, Any]:
+        """Those figures of `stats` that only grow, over all iterations so far; empty before the first."""
+        return totals(self._before, self.stats()) if self._last is not None else {}
+
+    def steps(self) -> list[dict[str, Any]]:
+        """The last 1,024 batches of the last iteration, JSON-able.
+
+        Each with its number `step`, the seconds `between` it and the one before that the consumer had for itself, those
+        that it then `waited`, and these `by_stage` that the batch was still in.
+        """
+        return [described(step) for step in self._last.pipeline.clocks.recent] if self._last is not None else []
+
+    @contextmanager
+    def trace(self, url: str) -> Iterator[None]:
+        """Writes what threads and batches do within the `with` block: Chrome trace events, at its end.
+
+        The iteration that runs is traced, and those that begin. Open the file in https://ui.perfetto.dev, several of
+        different ranks or of torch's profiler at once if you like; `dataflow` never contacts that page.
+
+        Args:
+            url: A file, or an object in any store. The first million events are written, some ten a batch.
+
+        Raises:
+            DataflowError: The loader is being traced already.
+        """
+        if self._trace is not None:
+            raise DataflowError("this loader is being traced already: end that with block first")
+        folder, name = split_url(url)
+        trace = self._trace = Trace(self.rank)
+        if self._last is not None:
+            self._last.pipeline.clocks.trace(trace)
+        try:
+            yield
+        finally:
+            self._trace = None
+            if self._last is not None:
+                self._last.pipeline.clocks.trace(None)
+            open_store(folder).put_atomic(name, trace.document())
 
     def ledger(self) -> list[dict[str, Any]]:
         """The rows that this loader replaced because they do not decode, in stored order, JSON-able.

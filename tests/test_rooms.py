@@ -20,6 +20,7 @@ ROOMS = (
     "sharding",
     "operations",
     "measure",
+    "integrations",
     "cli",
 )
 # Blocks are numbered and hashed with the native core, which is no room.

@@ -62,13 +62,13 @@ def check_numbers(
     key(seed)
 
 
-def check_kinds(*, collate_fn: Any, agree: Any, pad: Any, dtypes: Any) -> None:
+def check_kinds(*, collate_fn: Any, agree: Any, on_step: Any, pad: Any, dtypes: Any) -> None:
     """Check what has to be callable, before it is needed in the midst of an epoch, and what goes with it.
 
     Raises:
         OptionError: Names the argument.
     """
-    for name, value in {"collate_fn": collate_fn, "agree": agree}.items():
+    for name, value in {"collate_fn": collate_fn, "agree": agree, "on_step": on_step}.items():
         if value is not None and not callable(value):
             raise OptionError(f"{name}={value!r} is not callable: give a function")
     for name, value in {"pad": pad, "dtypes": dtypes}.items():

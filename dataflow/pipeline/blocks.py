@@ -83,6 +83,7 @@ class HeldBlock:
             with self._latch:
                 columns = self._columns
                 if columns is None:
+                    clock.work = self.number
                     with clock.waiting("busy"):
                         columns = self._columns = self._decode(self._buffer, self.number)
                     self._buffer = None

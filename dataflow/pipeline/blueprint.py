@@ -14,7 +14,7 @@ from dataflow.errors import StateError
 from dataflow.pipeline.bad_rows import BadRows, Ledger
 from dataflow.pipeline.batch_layout import BatchLayout, laid_bytes
 from dataflow.pipeline.build import PipelineRules, build
-from dataflow.pipeline.clocks import DEVICE_STAGES, STAGES, Clocks
+from dataflow.pipeline.clocks import DEVICE_STAGES, STAGES, Clocks, Tracer
 from dataflow.pipeline.deliver import Pipeline
 from dataflow.pipeline.device import DeviceCopier
 from dataflow.pipeline.dtypes import Dtype
@@ -109,8 +109,8 @@ class Blueprint:
         self.working_set = self._measure()
         self._prefix_epoch = 0
 
-    def run(self, start: Mark) -> Run:
-        """Start the threads of an iteration at a mark."""
+    def run(self, start: Mark, tracer: Tracer | None = None) -> Run:
+        """Start the threads of an iteration at a mark; a tracer is told what they do."""
         options = self.options
         copier = None if options.device is None else DeviceCopier(options.device)
         if options.pin:
@@ -118,6 +118,7 @@ class Blueprint:
             torch.empty(1, pin_memory=True)
         rules = self.rules()
         clocks = Clocks(STAGES if copier is None else DEVICE_STAGES)
+        clocks.trace(tracer)
         pipeline = build(rules, start, self.epochs.extent(start.slots), clocks)
         transfer = None if copier is None else Transfer(pipeline, copier, ahead=options.workers > 0)
         return Run(rules, pipeline, transfer, self._exact_end(rules, start.epoch, transfer))

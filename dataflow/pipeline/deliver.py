@@ -203,6 +203,7 @@ class Pipeline:
 
     def _run(self, ticket: Ticket, clock: StageClock, read_clock: StageClock) -> None:
         result: Delivered | _Failure
+        clock.work = ticket.number
         try:
             result = Delivered(ticket, self._assemble(ticket, clock, read_clock))
         except PipelineStopped:

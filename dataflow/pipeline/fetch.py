@@ -73,18 +73,19 @@ class Fetcher:
                 self._idle += 1
                 self._changed.wait_for(self._may_start)
                 self._idle -= 1
-                clock.starved += perf_counter() - start
+                clock.count("starved", start, perf_counter())
                 if self._stopped:
                     return
                 _, _, block = heapq.heappop(self._requests)
                 self._active += 1
+            clock.work = block.number
             start = perf_counter()
             try:
                 block.arrive(self._read(block.number))
             except BaseException as error:  # whatever it is, it belongs to whoever needs the block
                 block.fail(error)
             stop = perf_counter()
-            clock.busy += stop - start
+            clock.count("busy", start, stop)
             with self._changed:
                 self._active -= 1
                 self.blocks += 1

@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Any
 
 from dataflow.errors import FilterError, OptionError
+from dataflow.pipeline.clocks import described
 from dataflow.pipeline.deliver import Delivered, Pipeline
 from dataflow.pipeline.plan import Ticket
 from dataflow.pipeline.position import Mark, Position
@@ -46,6 +47,7 @@ class Iteration:
         number: What the position knows it by.
         timeout: Seconds to wait for a batch; None waits for ever.
         exact: Where lanes end with their epoch.
+        on_step: Told of each batch.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Iteration:
         *,
         timeout: float | None,
         exact: ExactEnd | None,
+        on_step: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._position = position
@@ -64,6 +67,7 @@ class Iteration:
         self._number = number
         self._timeout = timeout
         self._exact = exact
+        self._on_step = on_step
         self._started_at = start.slots
         self._asked_all_at = 0 if exact is None else self._find_asked_all_at(exact)
         self._finished = False
@@ -93,8 +97,10 @@ class Iteration:
         self._mark = self._mark._replace(slots=delivered.ticket.end)
         self._position.deliver(self._number, self._mark)
         stop = perf_counter()
-        self._pipeline.clocks.delivered(self._returned, start, stop, delivered.ticket.done)
-        self._returned = stop
+        step = self._pipeline.clocks.delivered(self._returned, start, stop, delivered.ticket.done)
+        if self._on_step is not None:
+            self._on_step(described(step))
+        self._returned = perf_counter()
         return delivered.batch
 
     def _settle(self, delivered: Delivered, exact: ExactEnd) -> Delivered | None:

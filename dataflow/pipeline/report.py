@@ -41,6 +41,7 @@ def stats(
         "steps": clocks.steps,
         "wait_share": clocks.wait_share,
         "waited": clocks.waited,
+        "between": clocks.between,
         "waited_for": dict(clocks.waited_for),
         "stages": stages,
         "cache": {"blocks": source.hits, "bytes": source.hit_bytes},
@@ -50,6 +51,21 @@ def stats(
         "replaced_rows": replaced,
         "working_set": working_set,
     }
+
+
+def totals(before: dict[str, Any], figures: dict[str, Any]) -> dict[str, Any]:
+    """Those of the figures that only grow, added to what was before; `before` may be empty."""
+    growing = {name: figures[name] for name in ("steps", "waited", "between", "waited_for", "stages", "cache")}
+    added: dict[str, Any] = _sum(before, growing)
+    return added
+
+
+def _sum(before: Any, now: Any) -> Any:
+    if isinstance(now, dict):
+        return {
+            name: _sum(before.get(name, {} if isinstance(value, dict) else 0), value) for name, value in now.items()
+        }
+    return before + now
 
 
 def report(figures: dict[str, Any]) -> str:

@@ -105,6 +105,7 @@ class Transfer:
     def _stage(self, delivered: Delivered | None) -> _Staged | None:
         if delivered is None:
             return None
+        self._clock.work = delivered.ticket.number
         with self._clock.waiting("busy"):
             copied = self.copier.start(delivered.batch)
         delivered.ticket.done["transfer"] = perf_counter()

@@ -1,0 +1,1 @@
+"""Other people's tools: what they are told of a loader, in their own terms."""
