@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -17,7 +18,6 @@ __all__ = ["Monitor", "Usage"]
 _PERIOD = 0.01
 _LOOKS = 60
 _NANO = 1e-9
-_NEW = (0.0, 0.0, 0)
 
 
 class Usage(NamedTuple):
@@ -58,7 +58,7 @@ class Monitor:
         self._between = seconds / _LOOKS
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="dataflow-monitor", daemon=True)
-        self._late: list[float] = []
+        self._lock_waits: list[float] = []
         self._error: BaseException | None = None
 
     def start(self) -> None:
@@ -71,23 +71,16 @@ class Monitor:
     def stop(self) -> Usage:
         """End; what was used since `start`. What threads wanted that have ended since then is left out."""
         now, seconds, cpu = _scheduled(), perf_counter() - self._since, time.process_time() - self._cpu
-        late = median(self._late or [0.0])
+        lock_wait = max(0.0, median(self._lock_waits or [0.0]))
         self.cancel()
         if self._error is not None:
             raise self._error
-        run = delay = woken_late = 0.0
-        for task, scheduled in now.items():
-            ran, delayed, slices = (
-                value - old for value, old in zip(scheduled, self._before.get(task, _NEW), strict=True)
-            )
-            if task == self._thread.native_id:
-                # It is woken from its sleep, and again and again while it waits for the lock.
-                woken_late = delayed / max(1, slices)
-                continue
-            run += ran
-            delay += delayed
-        # What it was late for want of a processor was not for want of the lock.
-        lock_wait = max(0.0, late - woken_late)
+        run = delay = 0.0
+        for task, (ran, delayed) in now.items():
+            if task != self._thread.native_id:
+                ran_before, delayed_before = self._before.get(task, (0.0, 0.0))
+                run += ran - ran_before
+                delay += delayed - delayed_before
         cores = max(run, cpu) / seconds
         return Usage(seconds, cores, cores + delay / seconds, lock_wait)
 
@@ -100,21 +93,38 @@ class Monitor:
     def _run(self) -> None:
         looked = 0.0
         try:
-            while not self._ended.is_set():
-                start = perf_counter()
-                time.sleep(_PERIOD)
-                now = perf_counter()
-                self._late.append(now - start - _PERIOD)
-                if now - looked >= self._between:
-                    looked = now
-                    self._look(now)
+            with _own_delay() as delay:
+                while not self._ended.is_set():
+                    start, delayed = perf_counter(), delay()
+                    time.sleep(_PERIOD)
+                    now = perf_counter()
+                    # What it was late for want of a processor was not for want of the lock.
+                    self._lock_waits.append(now - start - _PERIOD - (delay() - delayed))
+                    if now - looked >= self._between:
+                        looked = now
+                        self._look(now)
         except BaseException as error:  # raised again where it is stopped
             self._error = error
 
 
-def _scheduled() -> dict[int, tuple[float, float, int]]:
-    """For each thread, also of child processes: seconds that it ran, that it could have run, and how often it did."""
-    found: dict[int, tuple[float, float, int]] = {}
+@contextmanager
+def _own_delay() -> Iterator[Callable[[], float]]:
+    """Tells the seconds that this thread could have run and did not; 0 where the kernel keeps no such figure."""
+    try:
+        descriptor = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
+    except OSError:
+        yield lambda: 0.0
+        return
+    try:
+        # One call that lets go of the interpreter lock, so briefly that it is at once taken again.
+        yield lambda: int(os.pread(descriptor, 128, 0).split()[1]) * _NANO
+    finally:
+        os.close(descriptor)
+
+
+def _scheduled() -> dict[int, tuple[float, float]]:
+    """For each thread, also of child processes: seconds that it ran, and that it could have run."""
+    found: dict[int, tuple[float, float]] = {}
     folders = [Path("/proc/self/task")]
     # Threads and processes may end meanwhile, and some kernels keep no such figures.
     with suppress(OSError):
@@ -125,6 +135,6 @@ def _scheduled() -> dict[int, tuple[float, float, int]]:
         with suppress(OSError):
             for task in folder.iterdir():
                 with suppress(OSError, ValueError):
-                    run, delay, slices = map(int, (task / "schedstat").read_text().split())
-                    found[int(task.name)] = run * _NANO, delay * _NANO, slices
+                    run, delay, _ = map(int, (task / "schedstat").read_text().split())
+                    found[int(task.name)] = run * _NANO, delay * _NANO
     return found
