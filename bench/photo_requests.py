@@ -16,6 +16,7 @@ from dataflow.sharding import ShardOptions, Step, shard
 from dataflow.storage import open_store
 
 SEED = 0
+BLOCK_BYTES = 2 << 20  # as a dataset of 8 GiB and more has them
 # As stored: the other decoders know nothing of orientations.
 IMAGE = dataflow.Image(SIZE, crop="random_resized", flip=0.5, orientation=False)
 
@@ -26,7 +27,7 @@ def write_photographs(photos: Path, folder: Path, epochs: int, steps: tuple[Step
     Returns:
         The dataset's URL, and the file of requests.
     """
-    manifest = shard(str(photos), str(folder / "dataset"), ShardOptions(labels=False, steps=steps))
+    manifest = shard(str(photos), str(folder / "dataset"), ShardOptions(labels=False, steps=steps, block_bytes=BLOCK_BYTES))
     return manifest.url, _write_requests(manifest, folder, epochs)
 
 

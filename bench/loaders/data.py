@@ -18,6 +18,7 @@ from dataflow.dataset import read_block
 from dataflow.sharding import ShardOptions, Transcode, shard
 from dataflow.storage import open_store
 
+BLOCK_BYTES = 2 << 20  # as a dataset of 8 GiB and more has them
 SHARD_BYTES = 64 << 20  # what MosaicML Streaming and litData have by default
 PROBES = 256
 SMALL = Transcode(quality=90, subsampling="4:2:0", max_side=256)
@@ -83,7 +84,7 @@ class Data:
             program = str(Path(sys.executable).with_name("dataflow"))
             sizes = ["--shard-mib", str(self.shard_bytes >> 20)]
             if self.shard_bytes == SHARD_BYTES:
-                sizes += ["--block-mib", "2"]  # as a dataset of 8 GiB and more has them
+                sizes += ["--block-mib", str(BLOCK_BYTES >> 20)]
             return [program, "shard", *sizes, str(self.source), str(target)]
         python = sys.executable if format == "dataflow" else str(self.peers)
         module = f"bench.peers.{format}_{'token_' if self.tokens else ''}writer"
@@ -109,7 +110,7 @@ def transcoded(original: Data) -> Data:
     if not source.exists():
         shards = source.with_name(source.name + "-dataflow")
         shutil.rmtree(shards, ignore_errors=True)
-        options = ShardOptions(steps=(SMALL,), shard_bytes=original.shard_bytes)
+        options = ShardOptions(steps=(SMALL,), shard_bytes=original.shard_bytes, block_bytes=BLOCK_BYTES)
         manifest = shard(str(original.source), str(shards), options)
         partial, store = source.with_name(source.name + ".partial"), open_store(manifest.base_url)
         for block in range(manifest.num_blocks):
