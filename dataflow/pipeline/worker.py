@@ -9,6 +9,7 @@ import pickle
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -22,6 +23,9 @@ from dataflow.sampling.random import SampleKey, sample_generator
 # They are sent to all processes of a job, and are meant for the one that trains, which ends the others if it ends.
 OF_THE_PARENT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _PR_SET_PDEATHSIG = 1
+
+#: Set in a worker process while it imports what its function needs.
+loading = threading.Event()
 
 
 class Function(NamedTuple):
@@ -105,6 +109,7 @@ def _leave_signals_to_parent(connection: socket.socket) -> None:
 
 def _loaded(function: Function) -> Callable[[Any, Any], Any]:
     """What makes a value of a sample and its key."""
+    loading.set()
     try:
         call = pickle.loads(function.pickled)
     except Exception as error:
@@ -117,6 +122,8 @@ def _loaded(function: Function) -> Callable[[Any, Any], Any]:
             raise problem
 
         return fail
+    finally:
+        loading.clear()
     if function.stage is None:
         return lambda sample, key: call(sample)
     stage = function.stage

@@ -11,7 +11,7 @@ from typing import Any
 
 from dataflow.errors import DataflowError
 from dataflow.pipeline.slab_ring import SlabRing
-from dataflow.pipeline.worker import Answer, Function
+from dataflow.pipeline.worker import Answer, Function, loading
 
 _START = (
     "import sys; sys.path[:] = sys.argv[3:]; from dataflow.pipeline.worker import main; main(*map(int, sys.argv[1:3]))"
@@ -41,9 +41,18 @@ class WorkerProcess:
 
     Args:
         function: What it runs.
+
+    Raises:
+        DataflowError: This is a worker process itself, which imports a module that uses a loader: each process would
+            start the next one.
     """
 
     def __init__(self, function: Function) -> None:
+        if loading.is_set():
+            raise DataflowError(
+                f"map {function.name!r} is used while a worker process imports its module: put what the module does "
+                'when it is run under `if __name__ == "__main__":`'
+            )
         # Messages stay apart, and the end of the process is the end of the connection.
         connection, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._function = function

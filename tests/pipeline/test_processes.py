@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -228,6 +230,26 @@ def test_a_function_that_cannot_be_loaded(dataset: dataflow.Dataset, monkeypatch
     loader = dataflow.DataLoader(dataset.map(module.twice, processes=1), batch_size=4)
     with pytest.raises(DataflowError, match=r"'twice' cannot be loaded.*only_here.*importable"):
         next(iter(loader))
+
+
+def test_a_module_that_reads_when_it_is_imported_starts_no_process_after_the_other(
+    dataset: dataflow.Dataset, tmp_path: Path
+) -> None:
+    (tmp_path / "reads_at_once.py").write_text(
+        "import dataflow\n"
+        "def same(sample):\n    return sample\n"
+        f"dataset = dataflow.open({dataset.manifest.url!r}).map(same, processes=1)\n"
+        "next(iter(dataflow.DataLoader(dataset)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", "import reads_at_once"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert "under `if __name__ ==" in done.stderr.splitlines()[-2] + done.stderr.splitlines()[-1]
 
 
 def seen_before_error(loader: dataflow.DataLoader, seen: list[int], times: list[float]) -> None:
