@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ import torch.utils.data
 
 from dataflow.dataset import Dataset
 from dataflow.errors import DataflowError, OptionError
-from dataflow.pipeline.arguments import check_columns, check_kinds, check_numbers, check_unsupported
+from dataflow.pipeline.arguments import check_columns, check_dataset, check_kinds, check_numbers, check_unsupported
 from dataflow.pipeline.bad_rows import Ledger
 from dataflow.pipeline.blueprint import Blueprint, Options, Run
 from dataflow.pipeline.clocks import described
@@ -27,10 +27,9 @@ from dataflow.pipeline.position import Epochs, Position
 from dataflow.pipeline.rank import find_rank, local_ranks
 from dataflow.pipeline.report import report, stats, totals
 from dataflow.pipeline.resources import available_cpus, available_memory
-from dataflow.pipeline.source import check_replaceable
-from dataflow.pipeline.trace import Trace
+from dataflow.pipeline.source import check_on_error
+from dataflow.pipeline.trace import Trace, traced
 from dataflow.sampling.state import StreamState
-from dataflow.storage import open_store, split_url
 
 _PREFETCH_FACTOR = 2
 _MEMORY_SHARE = 0.5
@@ -118,19 +117,13 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         decoder: str = "native",
         on_step: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
-        if not isinstance(dataset, Dataset):
-            raise OptionError(
-                f"DataLoader reads datasets from dataflow.open(), not {type(dataset).__name__}: "
-                "for other datasets use torch.utils.data.DataLoader"
-            )
+        check_dataset(dataset)
         check_unsupported(
-            {
-                "sampler": sampler,
-                "batch_sampler": batch_sampler,
-                "worker_init_fn": worker_init_fn,
-                "multiprocessing_context": multiprocessing_context,
-                "generator": generator,
-            }
+            sampler=sampler,
+            batch_sampler=batch_sampler,
+            worker_init_fn=worker_init_fn,
+            multiprocessing_context=multiprocessing_context,
+            generator=generator,
         )
         check_numbers(
             required={"batch_size": batch_size, "epochs": epochs},
@@ -147,10 +140,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         check_kinds(collate_fn=collate_fn, agree=agree, on_step=on_step, pad=pad, dtypes=dtypes)
         padding, types = parse_pad(pad), parse_dtypes(dtypes)
         chosen = check_device(device)
-        if on_error not in ("raise", "skip"):
-            raise OptionError(f"on_error={on_error!r}: choose 'raise' or 'skip'")
-        if on_error == "skip":
-            check_replaceable(dataset.transforms)
+        check_on_error(on_error, dataset.transforms)
         check_decoder(decoder, dataset, collate_fn)
         super().__init__(
             dataset,  # type: ignore[arg-type]
@@ -173,7 +163,9 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         coordinate = find_rank(rank, world_size, mesh)
         batches = BatchRules(int(batch_size or 1), coordinate.rank, coordinate.ranks, drop_last)
         exact = end == "exact"
-        self._epochs = Epochs(dataset.num_rows, dataset.one_to_one, exact, batches, steps_per_epoch, epochs)
+        self._epochs = Epochs(
+            dataset.num_rows, dataset.one_to_one, dataset.expands, exact, batches, steps_per_epoch, epochs
+        )
         check_end(self._epochs, end, agree)
         options = Options(
             batches=batches,
@@ -198,6 +190,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         self._running: weakref.ref[Iteration] | None = None
         self._last: Run | None = None
         self._on_step = on_step
+        self._deciding = dataset.deciding
         self._trace: Trace | None = None
         # Figures of the iterations before the last.
         self._before: dict[str, Any] = {}
@@ -227,7 +220,8 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         length = self._epochs.length()
         if length is None:
             raise TypeError(
-                "the number of batches after a filter is known only by reading: count them, or give steps_per_epoch="
+                f"the number of batches after {self._deciding} is known only by reading: count them, or give "
+                "steps_per_epoch="
             )
         return length
 
@@ -294,6 +288,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             len(self._blueprint.options.ledger or ()),
             0 if transfer is None else transfer.copier.nbytes,
             {"blocks": memory.blocks, "batches": memory.batches, "memory_limit": limit},
+            rules.deciding.packed(),
         )
 
     def totals(self) -> dict[str, Any]:
@@ -308,8 +303,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         """
         return [described(step) for step in self._last.pipeline.clocks.recent] if self._last is not None else []
 
-    @contextmanager
-    def trace(self, url: str) -> Iterator[None]:
+    def trace(self, url: str) -> AbstractContextManager[None]:
         """Writes what threads and batches do within the `with` block: Chrome trace events, at its end.
 
         The iteration that runs is traced, and those that begin. Open the file in https://ui.perfetto.dev, several of
@@ -323,17 +317,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         """
         if self._trace is not None:
             raise DataflowError("this loader is being traced already: end that with block first")
-        folder, name = split_url(url)
-        trace = self._trace = Trace(self.rank)
-        if self._last is not None:
-            self._last.pipeline.clocks.trace(trace)
-        try:
-            yield
-        finally:
-            self._trace = None
-            if self._last is not None:
-                self._last.pipeline.clocks.trace(None)
-            open_store(folder).put_atomic(name, trace.document())
+        return traced(url, self.rank, self._set_trace)
 
     def ledger(self) -> list[dict[str, Any]]:
         """The rows that this loader replaced because they do not decode, in stored order, JSON-able.
@@ -347,3 +331,8 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
     def report(self) -> str:
         """The figures of `stats` as text: a table, and what the consumer waited for."""
         return report(self.stats())
+
+    def _set_trace(self, trace: Trace | None) -> None:
+        self._trace = trace
+        if self._last is not None:
+            self._last.pipeline.clocks.trace(trace)

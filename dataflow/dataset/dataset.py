@@ -8,18 +8,17 @@ from functools import cached_property
 from itertools import dropwhile
 from typing import Any, SupportsIndex
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from dataflow.dataset.block import describe_row
 from dataflow.dataset.block_source import BlockSource, check_verify, choose_cache
-from dataflow.dataset.codec import Codec, undecodable
-from dataflow.dataset.columns import ColumnView, ColumnViewer
+from dataflow.dataset.codec import Codec
+from dataflow.dataset.expanding import EXPANDING, FlatMap, Pack, Window, check_pack, check_window
 from dataflow.dataset.function_pickle import pickle_function
 from dataflow.dataset.manifest import Manifest
+from dataflow.dataset.numbered_rows import NumberedRows
+from dataflow.dataset.stage_schema import schema_after
 from dataflow.dataset.stages import Decode, Filter, Map, Select, Stage, function_name, takes_generator
-from dataflow.errors import CorruptDataError, OptionError
+from dataflow.errors import OptionError
 from dataflow.storage import Store, open_store
 from dataflow.storage.cache import BlockCache
 
@@ -73,7 +72,7 @@ class Dataset:
         self.stages = stages
         self._verify = verify
         self._cache = cache
-        self._last: tuple[int, dict[str, ColumnView]] | None = None
+        self._rows: NumberedRows | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Dataset, (self.manifest, self.stages, self._verify, self._cache)
@@ -104,19 +103,8 @@ class Dataset:
 
     @property
     def schema(self) -> pa.Schema | None:
-        """Columns and types of a row; None after a `map`, which may return anything."""
-        schema = self.manifest.schema
-        for stage in self.stages:
-            if isinstance(stage, Map):
-                return None
-            if isinstance(stage, Select):
-                schema = pa.schema([schema.field(name) for name in stage.columns], metadata=schema.metadata)
-            elif isinstance(stage, Decode):
-                kind = _array_type(stage.codec.shape, stage.codec.dtype)
-                schema = schema.set(schema.get_field_index(stage.column), pa.field(stage.column, kind))
-                for name, companion in stage.companions.items():
-                    schema = schema.append(pa.field(name, _array_type(*companion)))
-        return schema
+        """Columns and types of a row; None after a `map` and what is like it, which may return anything."""
+        return schema_after(self.manifest.schema, self.stages)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -135,12 +123,18 @@ class Dataset:
     @property
     def one_to_one(self) -> bool:
         """Whether every stored row gives one sample."""
-        return not self.filters
+        return not self.deciding
 
     @property
-    def filters(self) -> str:
-        """The names of the filters, for messages; empty where there are none."""
-        return " and ".join(repr(stage.name) for stage in self.stages if isinstance(stage, Filter))
+    def expands(self) -> bool:
+        """Whether there may be more samples than stored rows."""
+        return any(isinstance(stage, EXPANDING) for stage in self.stages)
+
+    @property
+    def deciding(self) -> str:
+        """The stages that make fewer or more samples of the rows, for messages; empty where there are none."""
+        found = [stage for stage in self.stages if isinstance(stage, (Filter, *EXPANDING))]
+        return " and ".join(f"{stage.describe()[0]} {stage.name!r}" for stage in found)
 
     @cached_property
     def store(self) -> Store:
@@ -227,6 +221,64 @@ class Dataset:
         """Keeps the rows for which `fn` is true; arguments as for `map`."""
         return self._with(Filter(fn, name or function_name(fn), takes_generator(fn)))
 
+    def flat_map(self, fn: Callable[..., Any], name: str | None = None) -> Dataset:
+        """Replaces each row by the rows that `fn` returns: none, one, or several; arguments as for `map`.
+
+        Samples of one row come one after the other in their lane. Batches have `parts`, which says the how-manieth of
+        its row each is.
+        """
+        return self._with(FlatMap(fn, name or function_name(fn), takes_generator(fn)))
+
+    def window(
+        self, columns: str | Iterable[str], size: int, stride: int | None = None, *, partial: str = "keep"
+    ) -> Dataset:
+        """Replaces each row by windows over some of its columns; the others are in each of them.
+
+        Args:
+            columns: Columns of lists or arrays, of one length in each row.
+            size: Elements of a window.
+            stride: Elements from the start of one to that of the next; by default `size`, so that they do not overlap.
+            partial: What becomes of a last window that is not full: "keep" or "drop".
+
+        Raises:
+            OptionError: An argument makes no sense, or there is no such column.
+        """
+        names = (columns,) if isinstance(columns, str) else tuple(columns)
+        return self._with(check_window(Window(names, size, size if stride is None else stride, partial), self.schema))
+
+    def pack(
+        self,
+        seq_len: int,
+        column: str = "tokens",
+        *,
+        mode: str = "best_fit",
+        window: int = 1024,
+        loss_mask: str | None = None,
+        long: str = "split",
+        pad_token: int = 0,
+    ) -> Dataset:
+        """Puts documents together into rows of `seq_len` tokens, for training without padding.
+
+        Rows have `tokens`, `labels` (the next token, -100 where there is none to learn), `position_ids` within each
+        document and `document_ids` (-1 where a row is filled up), all int64; batches have the `cu_seqlens` and the
+        `max_seqlen` that variable-length attention takes, and the `sample_ids` of the documents in each row.
+
+        Args:
+            seq_len: Tokens of a row.
+            column: Column of lists of tokens.
+            mode: "best_fit" or "first_fit", which leave documents whole, or "concat", which lays them end to end and
+                cuts where a row is full.
+            window: Documents of a lane that are packed together at a time; more waste less and take more memory.
+            loss_mask: Column of lists that are true for the tokens to be learned.
+            long: What becomes of documents longer than a row: "split" or "drop". `stats()["packing"]` counts them.
+            pad_token: What rows are filled up with.
+
+        Raises:
+            OptionError: An argument makes no sense, or there is no such column.
+        """
+        stage = Pack(seq_len, column, mode, window, loss_mask, long, pad_token)
+        return self._with(check_pack(stage, self.schema))
+
     def __len__(self) -> int:
         self._check_countable("has no length")
         return self.num_rows
@@ -248,62 +300,17 @@ class Dataset:
             raise TypeError(f"rows are numbered with integers, not {type(index).__name__}") from None
         if not -self.num_rows <= number < self.num_rows:
             raise IndexError(f"row {number} of {self.manifest.url}, which has {self.num_rows} rows")
-        number %= self.num_rows
-        block, row = self.manifest.locate(number)
-        sample: Any = {name: view.value(row) for name, view in self._views(block).items()}
-        for position, stage in enumerate(self.transforms):
-            if isinstance(stage, Select):
-                sample = {name: sample[name] for name in stage.columns}
-            elif isinstance(stage, Decode):
-                key = int(_row_random(number, position).random_raw())
-                sample = {**sample, **self._decoded(stage, sample, block, row, key)}
-            elif stage.takes_rng:
-                sample = stage.fn(sample, np.random.Generator(_row_random(number, position)))
-            else:
-                sample = stage.fn(sample)
-        return sample
-
-    def _decoded(
-        self, stage: Decode, sample: dict[str, Any], block: int, row: int, key: int
-    ) -> dict[str, NDArray[Any]]:
-        try:
-            return stage.decode(sample[stage.column], key)
-        except CorruptDataError as error:
-            place = describe_row(self.manifest, block, row, sample.get("key"))
-            raise undecodable(place, stage.column, str(error)) from error
+        rows = self._rows
+        if rows is None:
+            rows = self._rows = NumberedRows(self.manifest, self.source, self.columns, self.transforms)
+        return rows.read(number % self.num_rows)
 
     def _with(self, stage: Stage) -> Dataset:
         return Dataset(self.manifest, (*self.stages, stage), self._verify, self._cache)
 
-    def _views(self, block: int) -> dict[str, ColumnView]:
-        """The columns of a block. The last block stays at hand, since neighbouring rows are often asked for in turn."""
-        last = self._last
-        if last is None or last[0] != block:
-            batch = self.source.read(self.manifest, block)
-            views = ColumnViewer(batch.schema, self.columns)(batch)
-            last = self._last = (block, dict(zip(self.columns, views, strict=True)))
-        return last[1]
-
     def _check_countable(self, problem: str) -> None:
-        for stage in self.stages:
-            if isinstance(stage, Filter):
-                raise TypeError(
-                    f"a dataset with the filter {stage.name!r} {problem}: which rows it keeps is known only when they "
-                    "are read. num_rows counts them before filters"
-                )
-
-
-def _array_type(shape: tuple[int, ...], dtype: str) -> pa.DataType:
-    kind = pa.from_numpy_dtype(dtype)
-    if not shape:
-        return kind
-    if -1 not in shape:
-        return pa.fixed_shape_tensor(kind, shape)
-    for size in reversed(shape):
-        kind = pa.list_(kind, size)
-    return kind
-
-
-def _row_random(number: int, position: int) -> np.random.Philox:
-    """Random numbers of one stage for one row."""
-    return np.random.Philox(key=[number, position])
+        if not self.one_to_one:
+            raise TypeError(
+                f"a dataset with {self.deciding} {problem}: what comes of a row is known only when it is read. "
+                "num_rows counts rows before that"
+            )

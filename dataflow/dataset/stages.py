@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataflow.dataset.codec import Codec, Companion, Encoded
+from dataflow.dataset.expanding import FlatMap, Pack, Window
 from dataflow.errors import CorruptDataError, OptionError
 
 __all__ = ["Decode", "Filter", "Map", "Select", "Stage", "function_name", "takes_generator"]
@@ -116,7 +117,7 @@ class Filter:
         return ("filter", self.name, ())
 
 
-Stage: TypeAlias = Select | Decode | Map | Filter
+Stage: TypeAlias = Select | Decode | Map | Filter | FlatMap | Window | Pack
 
 
 def function_name(function: Callable[..., Any]) -> str:

@@ -11,6 +11,7 @@ from dataflow.errors import DataflowError
 from dataflow.measure.usage import Monitor, Usage
 from dataflow.pipeline.clocks import Clocks
 from dataflow.pipeline.deliver import Delivered
+from dataflow.sampling.cursor import rows_before
 
 __all__ = ["Level", "Look", "Steps", "take"]
 
@@ -155,8 +156,9 @@ def take(
             clocks.delivered(returned, asked, got, ticket.done)
             rows = float(len(ticket.slots))
             if ticket.cursors:
-                rows = float(sum(cursor.upstream - upstream.get(lane, 0) for lane, cursor in ticket.cursors.items()))
-                upstream |= {lane: cursor.upstream for lane, cursor in ticket.cursors.items()}
+                taken_by = {lane: rows_before(cursor.upstream) for lane, cursor in ticket.cursors.items()}
+                rows = float(sum(number - upstream.get(lane, 0) for lane, number in taken_by.items()))
+                upstream |= taken_by
             del delivered, ticket
             first = first or got
             if step is not None:

@@ -27,6 +27,7 @@ from dataflow.pipeline.bad_rows import Ledger
 from dataflow.pipeline.blueprint import Blueprint, Options
 from dataflow.pipeline.build import build
 from dataflow.pipeline.clocks import Clocks
+from dataflow.pipeline.deciding import ONE_TO_ONE
 from dataflow.pipeline.position import Epochs, Mark
 from dataflow.pipeline.resources import available_memory
 from dataflow.sampling.layout import BlockLayout
@@ -75,7 +76,7 @@ class Subject:
         self.here = self._blueprint(replace(self._options, device=None, pin=pin))
         self.on_device = None if options.device is None else self._blueprint(self._options)
         rules = self.here.rules()
-        self.decodes_apart = not rules.filters and decodes(rules.form)
+        self.decodes_apart = not rules.deciding and decodes(rules.form)
         self.row_bytes = self.dataset.manifest.num_bytes / self.dataset.num_rows
         self.probes: list[Probe] = []
         self.kept = 1.0
@@ -132,7 +133,7 @@ class Subject:
                 arrive = _arrival(blueprint.options.device)
         else:
             clocks = Clocks()
-            rules = replace(blueprint.rules(), filters="")
+            rules = replace(blueprint.rules(), deciding=ONE_TO_ONE)
             batches = build(rules, mark, blueprint.epochs.extent(0), clocks, assembling)
         try:
             most_rows = self.dataset.num_rows // self._options.batches.ranks if self._cold else None
@@ -185,7 +186,7 @@ class Subject:
     def _blueprint(self, options: Options) -> Blueprint:
         # A stream without end: how much is read depends on the time alone.
         dataset = self.dataset
-        epochs = Epochs(dataset.num_rows, dataset.one_to_one, False, options.batches, _WITHOUT_END, 1)
+        epochs = Epochs(dataset.num_rows, dataset.one_to_one, dataset.expands, False, options.batches, _WITHOUT_END, 1)
         return Blueprint(dataset, options, epochs)
 
     def _unbounded(self) -> Blueprint:

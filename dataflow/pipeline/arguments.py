@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dataflow.dataset.dataset import Dataset
 from dataflow.errors import OptionError
 from dataflow.pipeline.assemble import RESERVED
 from dataflow.pipeline.dtypes import Dtype, check_cast
@@ -23,7 +24,20 @@ _UNSUPPORTED = {
 }
 
 
-def check_unsupported(arguments: Mapping[str, Any]) -> None:
+def check_dataset(dataset: Any) -> None:
+    """Refuse what is no dataset of ours.
+
+    Raises:
+        OptionError: Says what is.
+    """
+    if not isinstance(dataset, Dataset):
+        raise OptionError(
+            f"DataLoader reads datasets from dataflow.open(), not {type(dataset).__name__}: "
+            "for other datasets use torch.utils.data.DataLoader"
+        )
+
+
+def check_unsupported(**arguments: Any) -> None:
     """Refuse arguments of torch's loader that have no meaning for a stream.
 
     Raises:

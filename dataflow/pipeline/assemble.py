@@ -18,7 +18,7 @@ from dataflow.pipeline.blocks import BlockTable, Columns, HeldBlock
 from dataflow.pipeline.clocks import StageClock
 from dataflow.pipeline.collate import Batch
 from dataflow.pipeline.decode import BatchDecoder
-from dataflow.pipeline.lanes import LaneItem
+from dataflow.pipeline.lane_rows import Item
 from dataflow.pipeline.plan import Ticket
 from dataflow.pipeline.source import Source
 from dataflow.pipeline.transform import Sample, Transform
@@ -42,6 +42,7 @@ class BatchForm:
         layout: How columns are laid into the batch.
         collate: The user's function from samples to a batch, in place of ours.
         marks_valid: Whether batches carry `valid`.
+        packs: Whether rows are packed documents.
         pin: Whether tensors go to page-locked memory.
     """
 
@@ -52,6 +53,7 @@ class BatchForm:
     layout: BatchLayout
     collate: Callable[[list[Sample]], Any] | None
     marks_valid: bool
+    packs: bool
     pin: bool
 
 
@@ -87,7 +89,7 @@ class Assembler:
     def from_lanes(self, ticket: Ticket, clock: StageClock, read_clock: StageClock) -> Any:
         """The batch of a ticket whose lanes find its rows; None where none of them has one left."""
         started, starved = perf_counter(), clock.starved
-        found: list[LaneItem | None] = []
+        found: list[Item | None] = []
         for lane, before, item in ticket.demands:
             taken, ticket.cursors[lane.number] = lane.take(before, item, clock, read_clock)
             found.append(taken)
@@ -103,10 +105,10 @@ class Assembler:
             made = self._form.transform.batch([item.sample for item in present], [item.key for item in present])
             samples = {id(item): sample for item, sample in zip(present, made, strict=True)}
             batch = collated(self._form, [samples[id(item)] for item in items], [item.key for item in items])
-            blocks = np.array([item.key.block for item in items], np.int64)
-            rows = np.array([item.key.row for item in items], np.int64)
-            valid = np.array([item is not None for item in found])
-            return finished(self._form, batch, self._first_rows[blocks] + rows, ticket.slots, valid)
+            if isinstance(batch, dict):
+                describe_items(batch, items, self._first_rows, packed=self._form.packs)
+            ids = sample_ids([item.key for item in items], self._first_rows)
+            return finished(self._form, batch, ids, ticket.slots, np.array([item is not None for item in found]))
 
     def read(
         self, block: HeldBlock, key: SampleKey, clock: StageClock, read_clock: StageClock
@@ -161,6 +163,40 @@ class Assembler:
         return batch
 
 
+def sample_ids(keys: Sequence[SampleKey], first_rows: Integers) -> Integers:
+    """The rows of samples within the dataset, int64."""
+    blocks, rows = (np.array([getattr(key, name) for key in keys], np.int64) for name in ("block", "row"))
+    return first_rows[blocks] + rows
+
+
+def describe_items(batch: dict[str, Any], items: Sequence[Item], first_rows: Integers, *, packed: bool) -> None:
+    """Add to a batch which parts of rows its samples are, and for packed rows what attention takes.
+
+    `parts` is int64[rows, stages]; `sample_ids` a list of int64[documents]; `cu_seqlens` int32, over all rows laid end
+    to end.
+    """
+    if items[0].key.parts:
+        _add(batch, "parts", torch.tensor([item.key.parts for item in items]))
+    if not packed:
+        return
+    _add(batch, "sample_ids", [torch.from_numpy(sample_ids(item.documents, first_rows)) for item in items])
+    if "cu_seqlens" in batch:  # unless a function of the user has left it out
+        rows, length = batch["cu_seqlens"], int(batch["cu_seqlens"][0][-1])
+        ends = [row[1:] + number * length for number, row in enumerate(rows)]
+        batch["cu_seqlens"] = torch.cat([rows[0][:1], *ends])
+        _add(batch, "max_seqlen", int(batch["cu_seqlens"].diff().max()))
+
+
+def _add(batch: dict[str, Any], name: str, value: Any) -> None:
+    _check_free(batch, name)
+    batch[name] = value
+
+
+def _check_free(batch: dict[str, Any], name: str) -> None:
+    if name in batch:
+        raise DatasetError(f"batches have a {name!r} of their own: let map() and collate_fn use another name")
+
+
 def stored_rows(ticket: Ticket) -> Integers:
     """The rows of a ticket within their blocks, int64[rows]."""
     rows = np.empty(len(ticket.offsets), np.int64)
@@ -175,13 +211,12 @@ def collated(form: BatchForm, samples: list[Sample], keys: Sequence[SampleKey]) 
     return form.layout.arrange_all(form.decoder.collate(samples, keys))
 
 
-def finished(form: BatchForm, batch: Any, sample_ids: Integers, slots: Integers, valid: NDArray[np.bool_]) -> Any:
+def finished(form: BatchForm, batch: Any, ids: Integers, slots: Integers, valid: NDArray[np.bool_]) -> Any:
     """The batch with what identifies its rows, where it is a dict."""
     if isinstance(batch, dict):
         for name in RESERVED:
-            if name in batch:
-                raise DatasetError(f"batches have a {name!r} of their own: let map() and collate_fn use another name")
-        batch["sample_id"] = torch.from_numpy(sample_ids)
+            _check_free(batch, name)
+        batch["sample_id"] = torch.from_numpy(ids)
         batch["slot"] = torch.from_numpy(slots)
         if form.marks_valid:
             batch["valid"] = torch.from_numpy(valid)

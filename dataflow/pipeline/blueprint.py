@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from dataflow.dataset import Dataset, Manifest
+from dataflow.dataset.expanding import EXPANDING, Pack
 from dataflow.dataset.stages import Decode
 from dataflow.errors import StateError
 from dataflow.pipeline.bad_rows import BadRows, Ledger
@@ -147,7 +148,6 @@ class Blueprint:
             self.manifest,
             source,
             deciding,
-            dataset.filters,
             StreamRules(BlockLayout.of(self.manifest.rows), options.seed, "", self.lanes, options.shuffle),
             options.batches,
             self.epochs.exact,
@@ -168,7 +168,7 @@ class Blueprint:
             return batch if transfer is None else transfer.place(batch)
 
         agree = options.agree if options.batches.ranks > 1 else None
-        return ExactEnd(self.lanes, self.epochs.num_rows, self._dataset.filters, agree, fill)
+        return ExactEnd(self.lanes, self.epochs.num_rows, self._dataset.deciding, rules.deciding.start, agree, fill)
 
     def state(self, mark: Mark) -> StreamState:
         """The state of a loader that stands at a mark."""
@@ -202,7 +202,7 @@ class Blueprint:
             seed=self.options.seed,
             described=self._describe(),
         )
-        state.check_complete()
+        state.check_complete(sum(isinstance(stage, EXPANDING) for stage in self._dataset.stages))
         self.lanes = state.lanes
         self._use(manifest)
         self._prefix_epoch = state.epoch
@@ -240,6 +240,9 @@ class Blueprint:
             limit=options.memory,
             decoded=sum(stage.nbytes for stage in self._decoded())
             + laid_bytes(self._dataset.schema, options.pad, options.dtypes),
+            held_rows=sum(
+                stage.window for stage in self._dataset.stages if isinstance(stage, Pack) and stage.mode != "concat"
+            ),
         )
 
     def _fingerprint(self, lanes: int) -> str:

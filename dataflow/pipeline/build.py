@@ -13,13 +13,14 @@ from dataflow.dataset.manifest import Manifest
 from dataflow.pipeline.assemble import Assembler, BatchForm
 from dataflow.pipeline.blocks import BlockTable
 from dataflow.pipeline.clocks import Clocks
+from dataflow.pipeline.deciding import Deciding
 from dataflow.pipeline.deliver import Pipeline
 from dataflow.pipeline.fetch import Fetcher
+from dataflow.pipeline.lane_rows import RowRules
 from dataflow.pipeline.lanes import LaneRules, Lanes
 from dataflow.pipeline.locate import locate
 from dataflow.pipeline.plan import BatchRules, demand, tickets
 from dataflow.pipeline.position import Extent, Mark
-from dataflow.pipeline.transform import Transform
 from dataflow.pipeline.working_set import WorkingSet
 from dataflow.sampling.stream import Stream, StreamRules
 
@@ -31,12 +32,11 @@ class PipelineRules:
     Attributes:
         manifest: The dataset.
         source: What brings its blocks.
-        deciding: What is done with each sample up to the last filter; the form has all else.
-        filters: Names of the filters among them, for messages; empty where there are none.
+        deciding: The stages that decide which samples there are; the form has all else.
         stream: The order of samples.
         batches: How the stream is cut.
         exact: Whether lanes end with their epoch.
-        form: What batches look like; its transform is that of the stages after the last filter.
+        form: What batches look like; its transform is that of the stages after those.
         workers: Threads that assemble.
         window: Most batches that wait.
         memory: Bounds on blocks in memory.
@@ -44,8 +44,7 @@ class PipelineRules:
 
     manifest: Manifest
     source: BlockSource
-    deciding: Transform
-    filters: str
+    deciding: Deciding
     stream: StreamRules
     batches: BatchRules
     exact: bool
@@ -83,8 +82,8 @@ def build(
         table=table,
         processes=(*rules.deciding.processes, *rules.form.transform.processes),
     )
-    if not rules.filters:
+    if not rules.deciding:
         return run(lambda clock: locate(planned, stream, table, clock), assembler.from_rows, lanes=None)
-    lane_rules = LaneRules(stream, table, assembler.read, rules.deciding, rules.filters, rules.exact)
+    lane_rules = LaneRules(RowRules(stream, table, assembler.read, rules.exact), rules.deciding)
     lanes = Lanes(lane_rules, dict(start.cursors))
     return run(lambda clock: demand(planned, lanes, rules.exact), assembler.from_lanes, lanes=lanes)

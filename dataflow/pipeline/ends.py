@@ -30,13 +30,13 @@ def check_end(epochs: Epochs, end: str | None, agree: Callable[[bool], bool] | N
     if not epochs.one_to_one:
         if end is None and epochs.steps is None:
             raise OptionError(
-                "a filter makes the number of samples unknown, so that ranks would end at different steps: "
+                "only reading tells how many samples there are, so that ranks would end at different steps: "
                 "give steps_per_epoch= for training, or end='exact' for evaluation"
             )
         if end == "exact" and ranks > 1 and agree is None:
             raise OptionError(
-                f"end='exact' with a filter on {ranks} ranks needs agree=: a callable that takes whether this rank has "
-                "more and returns whether any has, for example by an all_reduce"
+                f"end='exact' on {ranks} ranks, where only reading tells how many samples there are, needs agree=: "
+                "a callable that takes whether this rank has more and returns whether any has, as by an all_reduce"
             )
     rows, batch = epochs.num_rows * epochs.epochs, batches.global_batch
     if batches.drop_last and epochs.steps is None and 0 < rows < batch:

@@ -9,14 +9,16 @@ import torch
 
 from dataflow.codecs import Image
 from dataflow.dataset.dataset import Dataset
+from dataflow.dataset.expanding import Pack
 from dataflow.dataset.stages import Decode
 from dataflow.errors import OptionError
 from dataflow.pipeline.assemble import BatchForm
 from dataflow.pipeline.bad_rows import BadRows
 from dataflow.pipeline.batch_layout import BatchLayout
+from dataflow.pipeline.deciding import Deciding, split_at_last_deciding
 from dataflow.pipeline.decode import BatchDecoder
 from dataflow.pipeline.source import Source, split_at_first_call, split_at_last_call
-from dataflow.pipeline.transform import Sample, Transform, split_at_last_filter
+from dataflow.pipeline.transform import Sample
 
 
 def check_decoder(decoder: str, dataset: Dataset, collate: Callable[[list[Sample]], Any] | None) -> None:
@@ -52,8 +54,8 @@ def plan_stages(
     pin: bool,
     decoder: str,
     device: torch.device | None,
-) -> tuple[Transform, BatchForm]:
-    """The stages up to the last filter, which decide what samples there are, and the form of batches with all others.
+) -> tuple[Deciding, BatchForm]:
+    """The stages that decide what samples there are, and the form of batches with all others.
 
     Args:
         dataset: The rows and their stages.
@@ -70,7 +72,7 @@ def plan_stages(
     stages = dataset.transforms
     by_sample, by_batch = split_at_last_call(stages) if collate is None else (stages, ())
     at_source, calls = split_at_first_call(by_sample)
-    deciding, after = split_at_last_filter(calls, bad_rows.describe, len(at_source))
+    deciding, after = split_at_last_deciding(calls, bad_rows.describe, len(at_source))
     return deciding, BatchForm(
         columns=dataset.columns,
         source=Source(dataset.columns, at_source, bad_rows),
@@ -79,5 +81,6 @@ def plan_stages(
         layout=layout,
         collate=collate,
         marks_valid=marks_valid,
+        packs=any(isinstance(stage, Pack) for stage in stages),
         pin=pin,
     )

@@ -14,25 +14,28 @@ from dataflow.pipeline.deliver import Delivered, Pipeline
 from dataflow.pipeline.plan import Ticket
 from dataflow.pipeline.position import Mark, Position
 from dataflow.pipeline.transfer import Transfer
+from dataflow.sampling.cursor import Cursor, rows_before
 from dataflow.sampling.lanes import span_length
 from dataflow.sampling.state import LaneCursor
 
 
 @dataclass(frozen=True, slots=True)
 class ExactEnd:
-    """How ranks find the common end of lanes that drop samples.
+    """How ranks find the common end of lanes of which only reading tells how many samples they have.
 
     Attributes:
         lanes: Lanes of the stream.
         num_rows: Rows of the epoch, over all lanes.
-        filters: Names of the filters, for messages.
+        deciding: The stages that decide which samples there are, for messages.
+        start: The cursor of a lane that has given nothing.
         agree: "This rank has more" to "any rank has more"; None for a single rank.
         fill: Makes the batch of a ticket whose lanes have nothing left while others have.
     """
 
     lanes: int
     num_rows: int
-    filters: str
+    deciding: str
+    start: Cursor
     agree: Callable[[bool], bool] | None
     fill: Callable[[Ticket], Any]
 
@@ -119,13 +122,13 @@ class Iteration:
             more = bool(exact.agree(more))
         if not more:
             if self._started_at == 0 and ticket.number == 0 and exact.num_rows:
-                raise FilterError(f"filter {exact.filters} let no sample of the epoch through: check its condition")
+                raise FilterError(f"{exact.deciding} let no sample of the epoch through: check its condition")
             return None
         return delivered if batch is not None else Delivered(ticket, exact.fill(ticket))
 
     def _has_more(self, lane: int, cursor: LaneCursor | None, exact: ExactEnd) -> bool:
-        cursor = cursor or self._mark.cursors.get(lane) or LaneCursor(0, 0)
-        return cursor.upstream < span_length(exact.num_rows, exact.lanes, lane)
+        cursor = cursor or self._mark.cursors.get(lane) or LaneCursor(0, exact.start)
+        return rows_before(cursor.upstream) < span_length(exact.num_rows, exact.lanes, lane)
 
     def _find_asked_all_at(self, exact: ExactEnd) -> int:
         """The slot by which every lane that has something left has been asked once, by whichever rank."""

@@ -37,6 +37,7 @@ class Epochs:
     Attributes:
         num_rows: Rows before any filter.
         one_to_one: Whether every row is one item.
+        expands: Whether there may be more items than rows.
         exact: Whether lanes end with the epoch, although they drop samples.
         batches: How the stream is cut into batches.
         steps: Batches that make an epoch of an endless stream; None where the epoch ends with the data.
@@ -45,6 +46,7 @@ class Epochs:
 
     num_rows: int
     one_to_one: bool
+    expands: bool
     exact: bool
     batches: BatchRules
     steps: int | None
@@ -65,13 +67,15 @@ class Epochs:
         if self.steps is not None:
             whole = self.steps * self.epochs
             return Extent(slots, None, whole - slots // batch % whole)
+        if self.expands:
+            return Extent(slots, None, None)
         if self.exact and not self.one_to_one:
             return Extent(slots, None, max(0, -(-(self.num_rows - slots) // batch)))
         return Extent(slots, self.num_rows * self.epochs, None)
 
     def is_over(self, slots: int) -> bool:
         """Whether the iteration that has delivered `slots` slots has no batch left."""
-        if self.steps is not None:
+        if self.steps is not None or self.expands:
             return False
         left = self.num_rows * (self.epochs if self.one_to_one else 1) - slots
         return left < self.batches.global_batch if self.batches.drop_last else left <= 0

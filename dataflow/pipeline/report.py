@@ -26,6 +26,7 @@ def stats(
     replaced: int,
     copied_bytes: int,
     working_set: dict[str, int],
+    packing: dict[str, int] | None,
 ) -> dict[str, Any]:
     """All figures as a JSON-able dict; seconds and bytes."""
     slabs = list(slabs)
@@ -50,6 +51,7 @@ def stats(
         "decoders": decoders,
         "replaced_rows": replaced,
         "working_set": working_set,
+        **({} if packing is None else {"packing": packing}),
     }
 
 
@@ -87,6 +89,11 @@ def report(figures: dict[str, Any]) -> str:
     lines += [f"column {column!r} is decoded by {decoder}" for column, decoder in figures["decoders"].items()]
     if figures["replaced_rows"]:
         lines.append(f"rows that do not decode and were replaced: {figures['replaced_rows']}, see loader.ledger()")
+    if packing := figures.get("packing"):
+        lines.append(
+            f"packed {packing['documents']} documents into {packing['rows']} rows, with {packing['padding']} tokens of "
+            f"padding; {packing['split']} were longer than a row and split, {packing['dropped']} dropped"
+        )
     share = figures["wait_share"]
     worst = max(figures["waited_for"], key=figures["waited_for"].__getitem__)
     if figures["steps"] == 0:

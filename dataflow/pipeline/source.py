@@ -24,13 +24,15 @@ def split_at_last_call(stages: tuple[Stage, ...]) -> tuple[tuple[Stage, ...], tu
     return stages[:cut], stages[cut:]
 
 
-def check_replaceable(stages: tuple[Stage, ...]) -> None:
-    """Refuse stages that decode what is no longer a stored row: nothing could replace it.
+def check_on_error(on_error: str, stages: tuple[Stage, ...]) -> None:
+    """Refuse unknown choices, and stages that decode what is no longer a stored row: nothing could replace it.
 
     Raises:
-        OptionError: Names the column and the remedy.
+        OptionError: Names the choices, or the column and the remedy.
     """
-    for stage in split_at_first_call(stages)[1]:
+    if on_error not in ("raise", "skip"):
+        raise OptionError(f"on_error={on_error!r}: choose 'raise' or 'skip'")
+    for stage in split_at_first_call(stages)[1] if on_error == "skip" else ():
         if isinstance(stage, Decode):
             raise OptionError(
                 f"on_error='skip' replaces stored rows, but column {stage.column!r} is decoded after a map() or "

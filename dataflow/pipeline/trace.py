@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from time import perf_counter, time_ns
 from typing import Any
 
 from dataflow.pipeline.clocks import DEVICE_STAGES, StageClock
+from dataflow.storage import open_store, split_url
 
 logger = logging.getLogger(__name__)
 
@@ -102,3 +105,22 @@ class Trace:
             self.dropped += 1
             return
         self._events.append(json.dumps({"name": name, "pid": self._rank, **fields}, separators=(",", ":")))
+
+
+@contextmanager
+def traced(url: str, rank: int, use: Callable[[Trace | None], None]) -> Iterator[None]:
+    """Writes a trace of what is done inside.
+
+    Args:
+        url: Where to.
+        rank: Number of the rank.
+        use: Called with the trace at the beginning, and with None at the end.
+    """
+    folder, name = split_url(url)
+    trace = Trace(rank)
+    use(trace)
+    try:
+        yield
+    finally:
+        use(None)
+        open_store(folder).put_atomic(name, trace.document())

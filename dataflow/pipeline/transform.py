@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from dataflow.dataset.codec import undecodable
+from dataflow.dataset.expanding import FlatMap, Pack, Window
 from dataflow.dataset.stages import Decode, Filter, Map, Select, Stage
 from dataflow.errors import CorruptDataError
 from dataflow.sampling.random import SampleKey, sample_generator, value_key
@@ -38,6 +40,12 @@ class Transform:
     def __bool__(self) -> bool:
         """Whether there is anything to do."""
         return bool(self._stages)
+
+    @property
+    def filters(self) -> str:
+        """Its filters, for messages."""
+        names = [repr(stage.name) for _, stage in self._stages if isinstance(stage, Filter)]
+        return f"filter {' and '.join(names)}"
 
     @property
     def processes(self) -> Sequence[Processes]:
@@ -81,6 +89,7 @@ class Transform:
             made, failure = processes.run(samples, keys)
             if failure is None:
                 return made, None
+            assert isinstance(stage, Map)
             _note(failure.error, stage, keys[failure.at])
             return made, failure.error
         made = []
@@ -93,6 +102,7 @@ class Transform:
 
     def _step(self, number: int, stage: Stage, sample: Sample, key: SampleKey) -> Any:
         """What one stage makes of a sample; DROPPED if it is a filter and drops it."""
+        assert not isinstance(stage, (FlatMap, Window, Pack))
         if isinstance(stage, Select):
             return {column: sample[column] for column in stage.columns}
         if isinstance(stage, Decode):
@@ -102,11 +112,8 @@ class Transform:
             if error is not None:
                 raise error
             return made[0]
-        try:
+        with noted(stage, key):
             value = stage.fn(sample, sample_generator(key, number)) if stage.takes_rng else stage.fn(sample)
-        except Exception as error:
-            _note(error, stage, key)
-            raise
         if isinstance(stage, Filter):
             return sample if value else DROPPED
         return value
@@ -118,10 +125,21 @@ class Transform:
             raise undecodable(self._describe(key), stage.column, str(error)) from error
 
 
-def _note(error: BaseException, stage: Stage, key: SampleKey) -> None:
-    assert isinstance(stage, (Map, Filter))
-    kind = type(stage).__name__.lower()
-    error.add_note(f"in {kind} {stage.name!r}, on row {key.row} of block {key.block} in epoch {key.epoch}")
+@contextmanager
+def noted(stage: Map | Filter | FlatMap, key: SampleKey) -> Iterator[None]:
+    """An error inside goes on as it is, with a note that names the stage and the sample."""
+    try:
+        yield
+    except Exception as error:
+        _note(error, stage, key)
+        raise
+
+
+def _note(error: BaseException, stage: Map | Filter | FlatMap, key: SampleKey) -> None:
+    part = f"part {'.'.join(map(str, key.parts))} of " if key.parts else ""
+    error.add_note(
+        f"in {stage.describe()[0]} {stage.name!r}, on {part}row {key.row} of block {key.block} in epoch {key.epoch}"
+    )
 
 
 def _make_processes(stages: Sequence[tuple[int, Stage]]) -> Iterator[tuple[int, Processes]]:
@@ -131,11 +149,3 @@ def _make_processes(stages: Sequence[tuple[int, Stage]]) -> Iterator[tuple[int, 
             from dataflow.pipeline.processes import Processes
 
             yield number, Processes(stage, number)
-
-
-def split_at_last_filter(
-    stages: Sequence[Stage], describe: Callable[[SampleKey], str], first: int
-) -> tuple[Transform, Transform]:
-    """The stages that decide which samples there are, and those after them, which can run out of a lane's turn."""
-    cut = max((number + 1 for number, stage in enumerate(stages) if isinstance(stage, Filter)), default=0)
-    return Transform(stages[:cut], describe, first), Transform(stages[cut:], describe, first + cut)

@@ -18,7 +18,7 @@ class WorkingSet:
     Attributes:
         blocks: For blocks: those that lanes read, and read-ahead.
         ahead: Of these, for read-ahead.
-        batches: For batches that wait for the consumer, and the one that it has.
+        batches: For batches that wait for the consumer, the one that it has, and documents that wait to be packed.
     """
 
     blocks: int
@@ -43,6 +43,7 @@ def working_set(
     concurrency: int,
     limit: int,
     decoded: int = 0,
+    held_rows: int = 0,
 ) -> WorkingSet:
     """What a rank needs.
 
@@ -56,6 +57,7 @@ def working_set(
         concurrency: Reads in flight that keep the store busy.
         limit: Bytes that may be used.
         decoded: Bytes of a row's decoded values.
+        held_rows: Rows that each lane holds beyond its blocks.
 
     Raises:
         OptionError: one block a lane and the batches do not fit into `limit`.
@@ -66,17 +68,19 @@ def working_set(
     here = min(lanes, lanes_read(lanes, ranks, rank, batch_size * ranks) + (ranks > 1))
     in_batch = min(manifest.num_blocks, batch_size, here * (1 + batch_size // max(1, here * manifest.block_rows)))
     batches = (window + 1) * batch_size * row
-    least = max(here, in_batch) * block + batches
+    held = here * held_rows * (manifest.num_bytes // max(1, manifest.num_rows))
+    least = max(here, in_batch) * block + batches + held
     if least > limit:
+        packing = f", {held_rows} documents to pack in each," if held else ""
         raise OptionError(
-            f"{here} lanes with blocks of {_mib(block)} and {window + 1} batches of {_mib(batch_size * row)} need "
-            f"{_mib(least)}, memory_limit is {_mib(limit)}: raise memory_limit=, or lower lanes=, batch_size= or "
+            f"{here} lanes with blocks of {_mib(block)}{packing} and {window + 1} batches of {_mib(batch_size * row)} "
+            f"need {_mib(least)}, memory_limit is {_mib(limit)}: raise memory_limit=, or lower lanes=, batch_size= or "
             "prefetch_factor=, use more ranks, or shard with smaller blocks"
         )
     # Lanes are out of phase, so that few need their next block soon: those in flight are enough.
     wanted = (max(here, in_batch) + max(in_batch, concurrency)) * block
-    blocks = min(wanted, limit - batches, manifest.num_bytes)
-    return WorkingSet(blocks, max(0, blocks - here * block), batches)
+    blocks = min(wanted, limit - batches - held, manifest.num_bytes)
+    return WorkingSet(blocks, max(0, blocks - here * block), batches + held)
 
 
 def _mib(nbytes: int) -> str:

@@ -16,19 +16,34 @@ _MASK = (1 << 64) - 1
 
 
 class SampleKey(NamedTuple):
-    """What a sample's random numbers are keyed by."""
+    """What a sample's random numbers are keyed by.
+
+    Attributes:
+        seed: Seed of the stream.
+        source: Name of the source within a mixture.
+        epoch: Epoch of the row.
+        block: Block of the row.
+        row: Row within the block.
+        parts: Which part of the row it is, a number for each stage that made several of one.
+    """
 
     seed: int
     source: str
     epoch: int
     block: int
     row: int
+    parts: tuple[int, ...] = ()
+
+    def part(self, number: int) -> SampleKey:
+        """The key of a part of this sample."""
+        return self._replace(parts=(*self.parts, number))
 
 
 def sample_generator(sample: SampleKey, stage: int) -> np.random.Generator:
     """The counter-based generator (Philox) of one stage for one sample; global generators are never touched."""
-    seed, source, epoch, block, row = sample
-    words = [key(seed, source, epoch, "augment", block, row, stage, word) for word in (0, 1)]
+    seed, source, epoch, block, row, parts = sample
+    place: tuple[int | str, ...] = (block, row, "parts", *parts) if parts else (block, row)
+    words = [key(seed, source, epoch, "augment", *place, stage, word) for word in (0, 1)]
     return np.random.Generator(np.random.Philox(key=np.array(words, np.uint64)))
 
 
@@ -37,9 +52,11 @@ def value_key(sample: SampleKey, column: str) -> int:
 
     A tenth of the price of a generator, for stages that need few numbers for each of very many samples.
     """
-    seed, source, epoch, block, row = sample
-    base = _column_key(seed, source, epoch, column)
-    return _native.mix64((_native.mix64((base + (block + 1) * _STEP) & _MASK) + (row + 1) * _STEP) & _MASK)
+    seed, source, epoch, block, row, parts = sample
+    value = _column_key(seed, source, epoch, column)
+    for number in (block, row, *parts):
+        value = _native.mix64((value + (number + 1) * _STEP) & _MASK)
+    return value
 
 
 @lru_cache(maxsize=64)

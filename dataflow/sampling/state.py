@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from dataflow.errors import StateError
+from dataflow.sampling.cursor import Cursor, depth, flat, nested
 from dataflow.sampling.lanes import delivered_items
 
 _VERSION = 1
@@ -19,10 +20,15 @@ _MOST_COUNT = (1 << 62) + 1
 
 
 class LaneCursor(NamedTuple):
-    """How far one lane is: items it delivered, and samples it took from the source for them (dropped ones included)."""
+    """How far one lane is.
+
+    Attributes:
+        items: Items that it delivered.
+        upstream: Rows that it took for them, dropped ones included, and how much of what became of them it gave.
+    """
 
     items: int
-    upstream: int
+    upstream: Cursor
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +68,7 @@ class StreamState:
         if self.cursors is not None:
             # A lane that delivered nothing says nothing: leaving it out keeps the form canonical.
             known = (lane for lane in sorted(self.cursors) if self.cursors[lane].items)
-            state["cursors"] = {str(lane): list(self.cursors[lane]) for lane in known}
+            state["cursors"] = {str(lane): _numbers(self.cursors[lane]) for lane in known}
         return state
 
     @classmethod
@@ -81,11 +87,11 @@ class StreamState:
             texts = {name: state[name] for name in ("dataset", "pipeline")}
             numbers = {name: state[name] for name in ("seed", "lanes", "epoch", "slots")}
             if "cursors" in state:
-                pairs = {int(lane): tuple(pair) for lane, pair in state["cursors"].items()}
-                cursors = {lane: LaneCursor(items, upstream) for lane, (items, upstream) in pairs.items()}
+                numbered = {int(lane): numbers for lane, numbers in state["cursors"].items()}
+                cursors = {lane: LaneCursor(items, nested(rest)) for lane, (items, *rest) in numbered.items()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StateError(f"the state is damaged ({error!r}): load one that state_dict() returned") from error
-        counts = [*numbers.values(), *(value for cursor in (cursors or {}).values() for value in cursor)]
+        counts = [*numbers.values(), *(cursor.items for cursor in (cursors or {}).values())]
         if not all(isinstance(text, str) for text in texts.values()) or not all(type(n) is int for n in counts):
             raise StateError("the state is damaged: a fingerprint is not text, or a count is not an integer")
         loaded = cls(**texts, **numbers, cursors=cursors)
@@ -94,7 +100,7 @@ class StreamState:
             and 0 <= loaded.slots < _MOST_COUNT
             and 0 <= loaded.epoch < _MOST_COUNT
             and all(0 <= lane < loaded.lanes for lane in cursors or ())
-            and all(0 <= count < _MOST_COUNT for cursor in (cursors or {}).values() for count in cursor)
+            and all(0 <= cursor.items < _MOST_COUNT for cursor in (cursors or {}).values())
         )
         if not possible:
             raise StateError(
@@ -125,14 +131,20 @@ class StreamState:
         if self.seed != seed:
             raise StateError(f"the state has seed={self.seed}, this loader seed={seed}: give the same")
 
-    def check_complete(self) -> None:
+    def check_complete(self, nesting: int | None = None) -> None:
         """Raise unless every lane's cursor is known and stands where the slots say.
+
+        Args:
+            nesting: How many stages nest in each cursor; None where that is not known.
 
         Raises:
             StateError: names the lanes; says to merge.
         """
         if self.cursors is None:
             return
+        for lane, cursor in self.cursors.items():
+            if nesting is not None and depth(cursor.upstream) != nesting:
+                raise StateError(f"the state is damaged: the cursor of lane {lane} is not that of this pipeline")
         unknown = []
         for lane in range(self.lanes):
             delivered = delivered_items(lane, self.slots, self.lanes)
@@ -149,6 +161,10 @@ class StreamState:
                 f"the state knows nothing of {len(unknown)} of {self.lanes} lanes ({shown}): it is that of one rank; "
                 "pass the states of all ranks to dataflow.merge_states() and load what it returns"
             )
+
+
+def _numbers(cursor: LaneCursor) -> list[int]:
+    return [cursor.items, *flat(cursor.upstream)]
 
 
 def merge_states(states: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

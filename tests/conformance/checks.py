@@ -10,7 +10,7 @@ from typing import Any
 from tests.conformance.adapter import Adapter
 from tests.conformance.job import Job, Mode, Step, Way, delivered
 
-Rows = list[tuple[int, int]]
+Rows = list[tuple[int, Any]]
 
 
 def text(state: dict[str, Any]) -> str:

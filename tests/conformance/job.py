@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
 from tests.conformance.adapter import Adapter, Loader
+from tests.conformance.pipelines import PIPELINES, numbers
 
 PATIENCE = 60.0
 
@@ -40,15 +41,17 @@ class Mode:
         name: For test ids.
         drops: One row in so many is dropped, and runs of rows; 0 keeps all.
         options: Of the loader.
+        stages: What is put upon the dataset, by name of a pipeline in `pipelines`; "" for nothing.
     """
 
     name: str
     drops: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
+    stages: str = ""
 
     @property
     def exact(self) -> bool:
-        return bool(self.drops) and self.options.get("end") == "exact"
+        return bool(self.drops or self.stages) and self.options.get("end") == "exact"
 
     def kept(self, number: int) -> bool:
         """Whether a row is in the stream. Whole runs are dropped too, so that lanes end at different times."""
@@ -71,7 +74,7 @@ class Batch(NamedTuple):
     """What one rank got in one step."""
 
     slots: list[int]
-    samples: list[int]
+    samples: list[Any]
     valid: list[bool]
 
 
@@ -129,6 +132,10 @@ class Job:
         self._pool = ThreadPoolExecutor(way.ranks, "rank") if self._agreement else None
         if mode.drops:
             dataset = dataset.filter(lambda sample: mode.kept(int(sample["number"])), name="kept")
+        pipeline = PIPELINES.get(mode.stages)
+        if pipeline is not None:
+            dataset = pipeline.build(dataset)
+        self._identify = numbers if pipeline is None else pipeline.identify
         if self._agreement:
             options["agree"] = self._agreement
         with warnings.catch_warnings():
@@ -187,7 +194,7 @@ class Job:
         if ended[0]:
             self._iterators = None
             return None
-        step = [read_batch(batch) for batch in taken if batch is not None]
+        step = [read_batch(batch, self._identify) for batch in taken if batch is not None]
         assert len({len(batch.slots) for batch in step}) == 1, f"ranks got different numbers of rows: {step}"
         return step
 
@@ -223,21 +230,20 @@ class Job:
         return [future.result() for future in futures]
 
 
-def read_batch(batch: Mapping[str, Any]) -> Batch:
+def read_batch(batch: Mapping[str, Any], identify: Callable[[Mapping[str, Any]], list[Any]]) -> Batch:
     """The ids of a batch; its data have to be those of its ids."""
-    samples, slots = batch["sample_id"].tolist(), batch["slot"].tolist()
+    samples, slots = identify(batch), batch["slot"].tolist()
     assert len(samples) > 0, "a batch without rows"
-    assert batch["number"].tolist() == samples, "the data are not those of the samples that the batch names"
     valid = batch["valid"].tolist() if "valid" in batch else [True] * len(samples)
     return Batch(slots, samples, valid)
 
 
-def delivered(steps: list[Step]) -> list[tuple[int, int]]:
+def delivered(steps: list[Step]) -> list[tuple[int, Any]]:
     """(slot, sample) of all steps in order, over all ranks; rows that are marked as padding left out.
 
     A step has to hold slots of its own, each once, and its padding only what is there anyway.
     """
-    out: list[tuple[int, int]] = []
+    out: list[tuple[int, Any]] = []
     for step in steps:
         rows = [row for batch in step for row in zip(*batch, strict=True)]
         own = sorted((slot, sample) for slot, sample, valid in rows if valid)
