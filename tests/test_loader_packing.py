@@ -262,6 +262,7 @@ def test_states_of_other_stages_are_refused(dataset: dataflow.Dataset) -> None:
     for other in (dataset.pack(SEQ_LEN + 1), dataset.pack(SEQ_LEN, mode="concat"), dataset.pack(SEQ_LEN, window=9)):
         with pytest.raises(dataflow.errors.StateError, match="another pipeline"):
             loader(other).load_state_dict(state)
-    damaged = {**state, "cursors": {lane: [*cursor, 0] for lane, cursor in state["cursors"].items()}}
+    numbers = state["cursors"]["numbers"]
+    damaged = {**state, "cursors": {**state["cursors"], "numbers": [*numbers, [0] * len(numbers[0])]}}
     with pytest.raises(dataflow.errors.StateError, match="damaged"):
         loader(dataset.pack(SEQ_LEN)).load_state_dict(damaged)

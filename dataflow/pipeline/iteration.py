@@ -15,8 +15,8 @@ from dataflow.pipeline.plan import Ticket
 from dataflow.pipeline.position import Mark, Position
 from dataflow.pipeline.transfer import Transfer
 from dataflow.sampling.cursor import Cursor, rows_before
+from dataflow.sampling.cursor_table import LaneCursor
 from dataflow.sampling.lanes import span_length
-from dataflow.sampling.state import LaneCursor
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from dataflow.pipeline.deciding import Deciding
 from dataflow.pipeline.lane_rows import Item, LaneRows, RowRules, Working
 from dataflow.pipeline.lane_stages import LanePlace, most_dropped
 from dataflow.sampling.cursor import rows_before
+from dataflow.sampling.cursor_table import LaneCursor
 from dataflow.sampling.lanes import delivered_items
-from dataflow.sampling.state import LaneCursor
 
 # Others hold the turn for microseconds, unless they work.
 _STOP_SECONDS = 0.01

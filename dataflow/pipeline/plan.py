@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from dataflow.pipeline.blocks import BlockUse
 from dataflow.pipeline.lanes import Demand, Lanes
+from dataflow.sampling.cursor_table import LaneCursor
 from dataflow.sampling.layout import Integers
 from dataflow.sampling.ranks import padded_share, share
-from dataflow.sampling.state import LaneCursor
 
 _NO_ROWS = np.empty(0, np.int64)
 _NO_USES = np.empty(0, np.int32)

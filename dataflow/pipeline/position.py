@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from dataflow.errors import OptionError
 from dataflow.pipeline.plan import BatchRules
-from dataflow.sampling.state import LaneCursor
+from dataflow.sampling.cursor_table import LaneCursor
 
 
 class Mark(NamedTuple):

@@ -6,29 +6,18 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from dataflow.errors import StateError
-from dataflow.sampling.cursor import Cursor, depth, flat, nested
+from dataflow.sampling.cursor import depth
+from dataflow.sampling.cursor_table import LaneCursor, from_table, to_table
 from dataflow.sampling.lanes import delivered_items
 
-_VERSION = 1
+_VERSION = 2
 _NAMED_LANES = 8
 # Bounds on what a state may ask for, before loops and memory follow it.
 _MOST_LANES = 1 << 20
 _MOST_COUNT = (1 << 62) + 1
-
-
-class LaneCursor(NamedTuple):
-    """How far one lane is.
-
-    Attributes:
-        items: Items that it delivered.
-        upstream: Rows that it took for them, dropped ones included, and how much of what became of them it gave.
-    """
-
-    items: int
-    upstream: Cursor
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +55,7 @@ class StreamState:
             "slots": self.slots,
         }
         if self.cursors is not None:
-            # A lane that delivered nothing says nothing: leaving it out keeps the form canonical.
-            known = (lane for lane in sorted(self.cursors) if self.cursors[lane].items)
-            state["cursors"] = {str(lane): _numbers(self.cursors[lane]) for lane in known}
+            state["cursors"] = to_table(self.cursors, self.lanes, self.slots)
         return state
 
     @classmethod
@@ -82,32 +69,29 @@ class StreamState:
             raise StateError("this is not a state of a dataflow loader: pass what state_dict() returned")
         if state["version"] != _VERSION:
             raise StateError(f"the state has version {state['version']!r}, this release reads version {_VERSION}")
-        cursors: dict[int, LaneCursor] | None = None
         try:
             texts = {name: state[name] for name in ("dataset", "pipeline")}
             numbers = {name: state[name] for name in ("seed", "lanes", "epoch", "slots")}
-            if "cursors" in state:
-                numbered = {int(lane): numbers for lane, numbers in state["cursors"].items()}
-                cursors = {lane: LaneCursor(items, nested(rest)) for lane, (items, *rest) in numbered.items()}
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except KeyError as error:
             raise StateError(f"the state is damaged ({error!r}): load one that state_dict() returned") from error
-        counts = [*numbers.values(), *(cursor.items for cursor in (cursors or {}).values())]
-        if not all(isinstance(text, str) for text in texts.values()) or not all(type(n) is int for n in counts):
+        if not all(isinstance(text, str) for text in texts.values()) or not all(
+            type(number) is int for number in numbers.values()
+        ):
             raise StateError("the state is damaged: a fingerprint is not text, or a count is not an integer")
-        loaded = cls(**texts, **numbers, cursors=cursors)
+        loaded = cls(**texts, **numbers)
         possible = (
-            1 <= loaded.lanes <= _MOST_LANES
-            and 0 <= loaded.slots < _MOST_COUNT
-            and 0 <= loaded.epoch < _MOST_COUNT
-            and all(0 <= lane < loaded.lanes for lane in cursors or ())
-            and all(0 <= cursor.items < _MOST_COUNT for cursor in (cursors or {}).values())
+            1 <= loaded.lanes <= _MOST_LANES and 0 <= loaded.slots < _MOST_COUNT and 0 <= loaded.epoch < _MOST_COUNT
         )
         if not possible:
             raise StateError(
-                f"the state is damaged: {loaded.lanes} lanes, {loaded.slots} slots and epoch {loaded.epoch}, or its "
-                "cursors, cannot be"
+                f"the state is damaged: {loaded.lanes} lanes, {loaded.slots} slots and epoch {loaded.epoch} cannot be"
             )
-        return loaded
+        if "cursors" not in state:
+            return loaded
+        try:
+            return replace(loaded, cursors=from_table(state["cursors"], loaded.lanes, loaded.slots))
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(f"the cursors of the state are damaged: {error}") from error
 
     def check_belongs(self, *, lanes: int | None, pipeline: str, seed: int, described: str) -> None:
         """Raise unless the state is of this stream.
@@ -161,10 +145,6 @@ class StreamState:
                 f"the state knows nothing of {len(unknown)} of {self.lanes} lanes ({shown}): it is that of one rank; "
                 "pass the states of all ranks to dataflow.merge_states() and load what it returns"
             )
-
-
-def _numbers(cursor: LaneCursor) -> list[int]:
-    return [cursor.items, *flat(cursor.upstream)]
 
 
 def merge_states(states: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
