@@ -27,7 +27,9 @@ def write_photographs(photos: Path, folder: Path, epochs: int, steps: tuple[Step
     Returns:
         The dataset's URL, and the file of requests.
     """
-    manifest = shard(str(photos), str(folder / "dataset"), ShardOptions(labels=False, steps=steps, block_bytes=BLOCK_BYTES))
+    manifest = shard(
+        str(photos), str(folder / "dataset"), ShardOptions(labels=False, steps=steps, block_bytes=BLOCK_BYTES)
+    )
     return manifest.url, _write_requests(manifest, folder, epochs)
 
 

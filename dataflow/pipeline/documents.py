@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
@@ -43,7 +42,7 @@ class Document(NamedTuple):
 
     def part(self, start: int, stop: int, number: int) -> Document:
         """A part of a whole document."""
-        return self._replace(start=start, stop=stop, key=self.key.part(number))
+        return Document(self.tokens, self.learned, start, stop, self.key.part(number))
 
 
 @dataclass(slots=True)
@@ -101,20 +100,17 @@ def read_document(item: Item, stage: Pack) -> Document:
     return Document(tokens, learned, 0, len(tokens), item.key)
 
 
-def pieces(document: Document, stage: Pack, counts: PackCounts) -> Iterator[Document]:
+def pieces(document: Document, stage: Pack, counts: PackCounts) -> list[Document]:
     """A document in pieces that fit a row: itself, its parts, or nothing. One without tokens has no piece."""
-    count = document.length
-    counts.add(documents=1)
+    count = document.stop
     if count <= stage.seq_len:
-        if count:
-            yield document.part(0, count, 0)
-        return
+        return [document.part(0, count, 0)] if count else []
     if stage.long == "drop":
         counts.add(dropped=1, dropped_tokens=count)
-        return
+        return []
     counts.add(split=1)
-    for number, start in enumerate(range(0, count, stage.seq_len)):
-        yield document.part(start, min(count, start + stage.seq_len), number)
+    starts = range(0, count, stage.seq_len)
+    return [document.part(start, min(count, start + stage.seq_len), number) for number, start in enumerate(starts)]
 
 
 def _column(item: Item, column: str, argument: str) -> NDArray[Any]:

@@ -42,7 +42,7 @@ class Packed(Grouped):
             return None
         lengths = [document.length for document in documents]
         bins = _FITS[stage.mode](lengths, stage.seq_len)
-        self._counts.add(rows=len(bins), padding=len(bins) * stage.seq_len - sum(lengths))
+        self._counts.add(documents=taken, rows=len(bins), padding=len(bins) * stage.seq_len - sum(lengths))
         order = bin_order(len(bins), place.seed, place.source, place.number, before)
         return _Rows([[documents[item] for item in bins[number]] for number in order], stage)
 
@@ -129,29 +129,32 @@ def packed_row(documents: Sequence[Document], stage: Pack) -> Item:
     filled up), int64[seq_len] each; and `cu_seqlens`, int32: where documents begin, the filling as one more, and
     the end.
     """
-    tokens = np.full(stage.seq_len, stage.pad_token, np.int64)
-    labels = np.full(stage.seq_len, IGNORED, np.int64)
-    begin = 0
-    for document in documents:
-        start, stop = document.start, document.stop
-        tokens[begin : begin + stop - start] = document.tokens[start:stop]
-        following = document.tokens[start + 1 : stop + 1]
-        learned = labels[begin : begin + len(following)]
-        learned[:] = following
+    size = stage.seq_len
+    tokens, labels = np.empty(size, np.int64), np.empty(size, np.int64)
+    lengths = [document.stop - document.start for document in documents]
+    used = sum(lengths)
+    np.concatenate([document.tokens[document.start : document.stop] for document in documents], out=tokens[:used])
+    tokens[used:] = stage.pad_token
+    labels[:-1] = tokens[1:]
+    labels[used:] = IGNORED
+    end = 0
+    for document, length in zip(documents, lengths, strict=True):
+        end += length
+        inside = document.stop < len(document.tokens)
+        labels[end - 1] = document.tokens[document.stop] if inside else IGNORED
         if document.learned is not None:
-            learned[~document.learned[start + 1 : stop + 1]] = IGNORED
-        begin += stop - start
-    lengths = [document.length for document in documents]
-    if begin < stage.seq_len:
-        lengths.append(stage.seq_len - begin)
+            learned = document.learned[document.start + 1 : document.stop + 1]
+            labels[end - length : end - length + len(learned)][~learned] = IGNORED
+    if used < size:
+        lengths.append(size - used)
     cu_seqlens = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=cu_seqlens[1:])
     document_ids = np.repeat(np.arange(len(lengths)), lengths)
-    document_ids[begin:] = -1
+    document_ids[used:] = -1
     sample = {
         "tokens": tokens,
         "labels": labels,
-        "position_ids": np.arange(stage.seq_len) - np.repeat(cu_seqlens[:-1].astype(np.int64), lengths),
+        "position_ids": np.arange(size) - np.repeat(cu_seqlens[:-1].astype(np.int64), lengths),
         "document_ids": document_ids,
         "cu_seqlens": cu_seqlens,
     }
