@@ -22,9 +22,11 @@ from dataflow.pipeline.documents import PackCounts
 from dataflow.pipeline.lane_rows import Item, Working
 from dataflow.pipeline.lane_stages import LanePlace
 from dataflow.pipeline.packed import Concatenated, Packed
+from dataflow.sampling.packing import best_fit
 from dataflow.sampling.random import SampleKey
 
 SEQ_LEN = 4096
+BINS = "best_fit, bins alone"
 
 
 class Documents:
@@ -57,12 +59,13 @@ def main(
         lengths = np.random.default_rng(0).choice(sizes, documents)
     facts["tokens_per_document"] = round(float(np.mean(lengths)))
     contenders = {mode: partial(pack, lengths.tolist(), mode) for mode in ("best_fit", "first_fit", "concat")}
+    contenders[BINS] = partial(fit, lengths.tolist())
     results = interleave(contenders, rounds)
     rows = []
     for name, runs in results.items():
         rate = Spread.of(run["rate"] for run in runs)
         wasted = Spread.of(run["wasted"] for run in runs)
-        if name == "best_fit":
+        if name in ("best_fit", BINS):
             rows += [Row.at_least(name, rate, "million documents/min", 5), Row.at_most(name, wasted, "% wasted", 1)]
         else:
             rows += [Row(name, rate, "million documents/min"), Row(name, wasted, "% wasted")]
@@ -84,6 +87,16 @@ def pack(lengths: Sequence[int], mode: str) -> Figures:
         "rate": len(lengths) / minutes / 1e6,
         "wasted": 100 * counts.padding / (counts.rows * SEQ_LEN),
     }
+
+
+def fit(lengths: Sequence[int]) -> Figures:
+    """Only which documents share a row."""
+    start, rows = time.process_time(), 0
+    lengths = [min(length, SEQ_LEN) for length in lengths]
+    for first in range(0, len(lengths), 1024):
+        rows += len(best_fit(lengths[first : first + 1024], SEQ_LEN))
+    minutes = (time.process_time() - start) / 60
+    return {"rate": len(lengths) / minutes / 1e6, "wasted": 100 * (1 - sum(lengths) / (rows * SEQ_LEN))}
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from dataflow.pipeline.position import Epochs, Position
 from dataflow.pipeline.rank import find_rank, local_ranks
 from dataflow.pipeline.report import report, stats, totals
 from dataflow.pipeline.resources import available_cpus, available_memory
-from dataflow.pipeline.source import check_on_error
+from dataflow.pipeline.source import check_on_error, most_errors
 from dataflow.pipeline.trace import Trace, traced
 from dataflow.sampling.state import StreamState
 
@@ -72,6 +72,9 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             `collate_fn` returns, too. Default: they stay in the processor's memory.
         on_error: "raise", or "skip": a row that does not decode is replaced by the next good row of its block, in
             stored order, and listed in `ledger()`.
+        max_errors: Rows that may be replaced before it is an error after all: a number, or below 1 a share of the rows.
+        ledger_url: A file or object where the rows that were replaced are listed as lines of JSON, whenever an
+            iteration ends; one for each rank.
         decoder: What decodes images of whole batches: "native", or "dali", an extra: the same windows, with values that
             differ by a level or two. No part of the state.
         on_step: Called with each batch that was delivered, as `steps` lists them, before it is handed over.
@@ -114,6 +117,8 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         dtypes: Mapping[str, Any] | None = None,
         device: str | torch.device | None = None,
         on_error: str = "raise",
+        max_errors: float | None = None,
+        ledger_url: str | None = None,
         decoder: str = "native",
         on_step: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
@@ -140,7 +145,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         check_kinds(collate_fn=collate_fn, agree=agree, on_step=on_step, pad=pad, dtypes=dtypes)
         padding, types = parse_pad(pad), parse_dtypes(dtypes)
         chosen = check_device(device)
-        check_on_error(on_error, dataset.transforms)
+        check_on_error(on_error, dataset.transforms, max_errors, ledger_url)
         check_decoder(decoder, dataset, collate_fn)
         super().__init__(
             dataset,  # type: ignore[arg-type]
@@ -181,7 +186,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             agree=agree,
             pin=pins(pin_memory, pin_memory_device, chosen),
             device=chosen,
-            ledger=Ledger() if on_error == "skip" else None,
+            ledger=Ledger(most_errors(max_errors, dataset.num_rows), ledger_url) if on_error == "skip" else None,
             decoder=decoder,
         )
         self._blueprint = Blueprint(dataset, options, self._epochs)
@@ -235,6 +240,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         if self._last is not None:
             self._before = self.totals()
         run = self._last = self._blueprint.run(start, self._trace)
+        ledger = self._blueprint.options.ledger
         iteration = Iteration(
             run.transfer or run.pipeline,
             self._position,
@@ -243,6 +249,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             timeout=self.timeout or None,
             exact=run.exact,
             on_step=self._on_step,
+            closed=None if ledger is None else ledger.save,
         )
         self._running = weakref.ref(iteration)
         return iteration

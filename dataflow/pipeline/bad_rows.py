@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import threading
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -12,9 +14,9 @@ from dataflow.dataset.block import describe_row
 from dataflow.dataset.block_source import BlockSource
 from dataflow.dataset.codec import undecodable
 from dataflow.dataset.manifest import Manifest
-from dataflow.errors import DataflowError
+from dataflow.errors import CorruptDataError, DataflowError
 from dataflow.sampling.random import SampleKey
-from dataflow.storage import join_url
+from dataflow.storage import join_url, open_store, split_url
 
 logger = logging.getLogger(__name__)
 
@@ -45,10 +47,19 @@ class BadRow:
 
 
 class Ledger:
-    """The rows that were replaced so far, each once; written by many threads."""
+    """The rows that were replaced so far, each once; written by many threads.
 
-    def __init__(self) -> None:
+    Args:
+        most: Rows that may be replaced; None sets no bound.
+        url: A file or object that `save` writes, if any.
+    """
+
+    def __init__(self, most: int | None = None, url: str | None = None) -> None:
+        self._most = most
+        self._url = url
         self._rows: dict[int, BadRow] = {}
+        self._saved = -1
+        self._pid = os.getpid()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -58,14 +69,41 @@ class Ledger:
         return sample_id in self._rows
 
     def add(self, row: BadRow) -> None:
-        """Note a row, unless it is there."""
+        """Note a row, unless it is there.
+
+        Raises:
+            CorruptDataError: It is one too many. The ledger is saved then.
+        """
         with self._lock:
             if row.sample_id in self._rows:
                 return
             self._rows[row.sample_id] = row
+            count = len(self._rows)
         logger.warning(
             "row %d of block %d (%s) is replaced: column %r %s", row.row, row.block, row.shard, row.column, row.reason
         )
+        if self._most is not None and count > self._most:
+            self.save()
+            raise CorruptDataError(
+                f"{count} rows of {row.url} do not decode, max_errors= allows {self._most}. The last: row {row.row} of "
+                f"block {row.block} ({row.shard}), column {row.column!r} {row.reason}. loader.ledger() lists all"
+                + (f", and so does {self._url}" if self._url else "")
+            )
+
+    def save(self) -> None:
+        """Write all rows as lines of JSON where that is wanted, unless they are there.
+
+        Raises:
+            StorageError: They could not be written.
+        """
+        entries = self.entries()
+        # A process that was forked has rows of its parent, and nothing to add.
+        if self._url is None or len(entries) == self._saved or self._pid != os.getpid():
+            return
+        folder, name = split_url(self._url)
+        lines = "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)
+        open_store(folder).put_atomic(name, lines.encode())
+        self._saved = len(entries)
 
     def entries(self) -> list[dict[str, Any]]:
         """The rows in stored order, JSON-able."""

@@ -51,6 +51,7 @@ class Iteration:
         timeout: Seconds to wait for a batch; None waits for ever.
         exact: Where lanes end with their epoch.
         on_step: Told of each batch.
+        closed: Called once it is closed.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Iteration:
         timeout: float | None,
         exact: ExactEnd | None,
         on_step: Callable[[dict[str, Any]], None] | None = None,
+        closed: Callable[[], None] | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._position = position
@@ -75,7 +77,7 @@ class Iteration:
         self._asked_all_at = 0 if exact is None else self._find_asked_all_at(exact)
         self._finished = False
         self._returned = perf_counter()
-        self.close = weakref.finalize(self, pipeline.close)
+        self.close = weakref.finalize(self, _close, pipeline, closed)
 
     def __iter__(self) -> Iteration:
         return self
@@ -134,3 +136,9 @@ class Iteration:
         """The slot by which every lane that has something left has been asked once, by whichever rank."""
         window = range(self._started_at, self._started_at + exact.lanes)
         return max((slot + 1 for slot in window if self._has_more(slot % exact.lanes, None, exact)), default=0)
+
+
+def _close(pipeline: Pipeline | Transfer, closed: Callable[[], None] | None) -> None:
+    pipeline.close()
+    if closed is not None:
+        closed()

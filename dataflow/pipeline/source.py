@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from dataflow.dataset.stages import Decode, Select, Stage
 from dataflow.errors import CorruptDataError, OptionError
@@ -24,7 +25,7 @@ def split_at_last_call(stages: tuple[Stage, ...]) -> tuple[tuple[Stage, ...], tu
     return stages[:cut], stages[cut:]
 
 
-def check_on_error(on_error: str, stages: tuple[Stage, ...]) -> None:
+def check_on_error(on_error: str, stages: tuple[Stage, ...], max_errors: Any, ledger_url: Any) -> None:
     """Refuse unknown choices, and stages that decode what is no longer a stored row: nothing could replace it.
 
     Raises:
@@ -32,12 +33,26 @@ def check_on_error(on_error: str, stages: tuple[Stage, ...]) -> None:
     """
     if on_error not in ("raise", "skip"):
         raise OptionError(f"on_error={on_error!r}: choose 'raise' or 'skip'")
+    for name, value in {"max_errors": max_errors, "ledger_url": ledger_url}.items():
+        if value is not None and on_error != "skip":
+            raise OptionError(f"{name}= goes with on_error='skip': give that, or leave it out")
+    if max_errors is not None:
+        number = type(max_errors) is int and max_errors >= 0
+        if not number and not (type(max_errors) is float and 0 < max_errors < 1):
+            raise OptionError(f"max_errors={max_errors!r}: give a number of rows, or a share between 0 and 1")
+    if ledger_url is not None and (type(ledger_url) is not str or not ledger_url):
+        raise OptionError(f"ledger_url={ledger_url!r}: give a path or a URL")
     for stage in split_at_first_call(stages)[1] if on_error == "skip" else ():
         if isinstance(stage, Decode):
             raise OptionError(
                 f"on_error='skip' replaces stored rows, but column {stage.column!r} is decoded after a map() or "
                 "filter(): put decode() before them"
             )
+
+
+def most_errors(max_errors: float | None, num_rows: int) -> int | None:
+    """How many rows a number or a share of them is."""
+    return int(max_errors * num_rows) if isinstance(max_errors, float) else max_errors
 
 
 class Source:

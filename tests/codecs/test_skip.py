@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import sys
@@ -15,6 +16,7 @@ import torch
 
 import dataflow
 from dataflow.errors import CorruptDataError, OptionError
+from dataflow.storage import open_store
 from tests.codecs.pictures import jpeg, many, write
 
 IMAGE = dataflow.Image((24, 20), crop="random_resized", flip=0.5)
@@ -217,3 +219,52 @@ def test_a_library_that_is_missing_is_no_bad_row(url: str, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     with pytest.raises(OptionError, match="pip install"):
         list(load(WAYS["batch"](dataflow.open(url))))
+
+
+@pytest.mark.parametrize("most", [5, 0.09])
+def test_too_many_bad_rows_stop_the_run_with_the_ledger_written(url: str, tmp_path: Path, most: float) -> None:
+    place = tmp_path / "ledger.jsonl"
+    loader = load(WAYS["batch"](dataflow.open(url)), num_workers=1, max_errors=most, ledger_url=str(place))
+    with pytest.raises(CorruptDataError, match=r"6 rows of .* do not decode, max_errors= allows 5.*ledger\.jsonl"):
+        take_all(loader, {})
+    assert [json.loads(line) for line in place.read_text().splitlines()] == loader.ledger()
+    assert [entry["sample_id"] for entry in loader.ledger()] == sorted(BAD)
+
+
+@pytest.mark.parametrize("most", [6, 0.1])
+def test_as_many_bad_rows_as_are_allowed_do_not(url: str, straight: Found, most: float) -> None:
+    assert found(load(WAYS["batch"](dataflow.open(url)), max_errors=most)) == straight
+
+
+def test_the_ledger_is_written_whenever_an_iteration_ends(url: str, s3_url: str) -> None:
+    place = f"{s3_url}/run/ledger-0.jsonl"
+    loader = load(WAYS["batch"](dataflow.open(url)), num_workers=0, ledger_url=place)
+
+    def written() -> list[dict[str, Any]]:
+        store = open_store(f"{s3_url}/run")
+        data = bytes(store.read_range("ledger-0.jsonl", 0, store.size("ledger-0.jsonl")))
+        return [json.loads(line) for line in data.splitlines()]
+
+    for _ in loader:
+        if loader.ledger():
+            break
+    gc.collect()
+    assert 0 < len(written()) <= len(BAD)
+    assert written() == loader.ledger()
+    take_all(loader, {})
+    assert written() == loader.ledger()
+    assert len(written()) == len(BAD)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"on_error": "raise", "max_errors": 3}, "max_errors= goes with on_error='skip'"),
+        ({"on_error": "raise", "ledger_url": "ledger"}, "ledger_url= goes with"),
+        *[({"max_errors": value}, "max_errors=") for value in (-1, 1.0, 0.0, 1.5, "3", True)],
+        *[({"ledger_url": value}, "ledger_url=") for value in ("", 3)],
+    ],
+)
+def test_bounds_that_make_no_sense_are_refused(url: str, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        load(WAYS["batch"](dataflow.open(url)), **options)
