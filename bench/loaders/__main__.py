@@ -20,7 +20,7 @@ import typer
 
 from bench.loaders.contenders import CONTENDERS
 from bench.loaders.data import Data, documents, photographs, probes, transcoded
-from bench.loaders.results import Outcome, figures_file, write_page
+from bench.loaders.results import Outcome, figures_file, rewrite_page, write_page
 from bench.loaders.rounds import Bench, measured, name_of
 from bench.loaders.runs import run
 from bench.loaders.tasks import QUICK, TASKS, Task
@@ -36,7 +36,7 @@ print(json.dumps({name: found[name] for name in sys.argv[1:] if name in found}))
 
 
 def main(
-    photos: Annotated[Path, typer.Option(help="Folder of JPEG files.")],
+    photos: Annotated[Path, typer.Option(help="Folder of JPEG files.")] = Path("photos"),
     quick: Annotated[bool, typer.Option("--quick", help="Some of it, one round of less data.")] = False,
     rounds: Annotated[int | None, typer.Option(help="Interleaved repeats. Default: 3, or 1.")] = None,
     gigabytes: Annotated[float | None, typer.Option(help="GB of photographs. Default: 0.88, or 0.22.")] = None,
@@ -45,7 +45,11 @@ def main(
     peers: Annotated[Path, typer.Option(help="Python that has the others.")] = ROOT / ".venv-peers/bin/python",
     data: Annotated[Path, typer.Option(help="Where datasets are kept.")] = DATA,
     out: Annotated[Path, typer.Option(help="The page to write.")] = ROOT / "bench/RESULTS.md",
+    rewrite: Annotated[bool, typer.Option("--rewrite", help="Only write the page again from its figures.")] = False,
 ) -> None:
+    if rewrite:
+        rewrite_page(out, "dataflow")
+        return
     start = time.monotonic()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # contenders and servers are ended on the way
     rounds = rounds or (1 if quick else 3)

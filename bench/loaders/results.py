@@ -59,6 +59,20 @@ def write_page(
     figures_file(path).write_text(json.dumps(saved, indent=1, default=str) + "\n")
 
 
+def rewrite_page(path: Path, ours: str) -> None:
+    """Write the page again from the figures beside it."""
+    saved = json.loads(figures_file(path).read_text())
+    outcomes = [
+        Outcome(
+            Task(**{**outcome["task"], "figures": tuple(outcome["task"]["figures"])}),
+            outcome["results"],
+            outcome["left_out"],
+        )
+        for outcome in saved["outcomes"]
+    ]
+    write_page(path, outcomes, ours, saved["versions"], saved["provenance"])
+
+
 def figures_file(page: Path) -> Path:
     return page.with_name("results") / "loaders.json"
 
@@ -87,10 +101,19 @@ def _section(outcome: Outcome, ours: str, versions: Mapping[str, str]) -> str:
         lines += ["", f"![{task.title}](results/{task.name}.svg)"]
     if lost:
         lines += ["", "Where ours is worse:", "", "| than | in | why |", "|---|---|---|"]
-        lines += [f"| {name} | {', '.join(figures)} | {reason} |" for (name, reason), figures in lost.items()]
+        for (figures, reason), names in _alike(lost).items():
+            lines.append(f"| {'; '.join(names)} | {', '.join(figures)} | {reason} |")
     if outcome.left_out:
         lines += ["", "Left out:", "", *(f"- {name}: {reason}" for name, reason in outcome.left_out.items())]
     return "\n".join(lines)
+
+
+def _alike(lost: Mapping[tuple[str, str], Sequence[str]]) -> dict[tuple[tuple[str, ...], str], list[str]]:
+    """Names of those that are better in the same figures for the same reason."""
+    names: dict[tuple[tuple[str, ...], str], list[str]] = {}
+    for (name, reason), figures in lost.items():
+        names.setdefault((tuple(figures), reason), []).append(name)
+    return names
 
 
 def _best_first(outcome: Outcome) -> list[tuple[str, list[Figures]]]:

@@ -12,6 +12,7 @@ WHY = {
     ("tokens", "torch DataLoader"): _MAPPED,
     ("tokens", "torchdata StatefulDataLoader"): _MAPPED,
     ("tokens", "torchdata nodes"): _MAPPED,
+    ("tokens", "HF datasets"): "It gathers from one Arrow file in memory maps, and compares no checksums.",
     ("order", "Grain"): "Both orders are functions that are called once; what differs is what is imported.",
     (
         "writing",
