@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from dataflow.errors import DataflowError, FilterError
 from dataflow.pipeline.lane_rows import Item, Items, Working
@@ -81,6 +81,13 @@ class Transformed:
         return None
 
 
+class Group(Protocol):
+    """Items that were made at once."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, number: int, /) -> Item: ...
+
+
 class Grouped(ABC):
     """Items that come in groups, each made at once: those of one row, or the bins of a window.
 
@@ -92,7 +99,7 @@ class Grouped(ABC):
         self._name = name
         self._before = upstream.cursor
         self._given = given
-        self._group: Sequence[Item] | None = None
+        self._group: Group | None = None
         self._passing = _Passing(place, name, upstream.cursor)
 
     @property
@@ -100,7 +107,7 @@ class Grouped(ABC):
         return (self._before if self._given else self._upstream.cursor, self._given)
 
     @abstractmethod
-    def make(self, working: Working) -> Sequence[Item] | None:
+    def make(self, working: Working) -> Group | None:
         """The next group; None where there are no more."""
 
     def next(self, working: Working) -> Item | None:
@@ -135,6 +142,6 @@ class Expanded(Grouped):
         super().__init__(upstream, name, place, given)
         self._expand = expand
 
-    def make(self, working: Working) -> Sequence[Item] | None:
+    def make(self, working: Working) -> Group | None:
         item = self._upstream.next(working)
         return None if item is None else self._expand(item)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import overload
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from dataflow.dataset.expanding import Pack
 from dataflow.errors import DataflowError
 from dataflow.pipeline.documents import IGNORED, Document, PackCounts, pieces, read_document
 from dataflow.pipeline.lane_rows import Item, Items, Working
-from dataflow.pipeline.lane_stages import Grouped, LanePlace
+from dataflow.pipeline.lane_stages import Group, Grouped, LanePlace
 from dataflow.sampling.cursor import Cursor
 from dataflow.sampling.packing import best_fit, bin_order, first_fit, window_size
 
@@ -27,7 +26,7 @@ class Packed(Grouped):
         self._counts = counts
         self._place = place
 
-    def make(self, working: Working) -> Sequence[Item] | None:
+    def make(self, working: Working) -> Group | None:
         """The rows of the next window, in the order in which they are given."""
         stage, place, before = self._stage, self._place, self._upstream.cursor
         documents: list[Document] = []
@@ -47,7 +46,7 @@ class Packed(Grouped):
         return _Rows([[documents[item] for item in bins[number]] for number in order], stage)
 
 
-class _Rows(Sequence[Item]):
+class _Rows:
     """Rows that are made when they are given: before that, their documents take a fraction of the memory."""
 
     def __init__(self, bins: Sequence[Sequence[Document]], stage: Pack) -> None:
@@ -57,14 +56,8 @@ class _Rows(Sequence[Item]):
     def __len__(self) -> int:
         return len(self._bins)
 
-    @overload
-    def __getitem__(self, index: int) -> Item: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Item]: ...
-    def __getitem__(self, index: int | slice) -> Item | Sequence[Item]:
-        if isinstance(index, slice):
-            return _Rows(self._bins[index], self._stage)
-        return packed_row(self._bins[index], self._stage)
+    def __getitem__(self, number: int, /) -> Item:
+        return packed_row(self._bins[number], self._stage)
 
 
 class Concatenated:
