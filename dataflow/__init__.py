@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dataflow.codecs.video import Video
     from dataflow.dataset import Dataset, ShardWriter, open
     from dataflow.dataset.index import index
+    from dataflow.dataset.mixture import mix
     from dataflow.loader import DataLoader
     from dataflow.pipeline.padding import Pad
     from dataflow.sampling.state import merge_states
@@ -28,6 +29,7 @@ __all__ = [
     "errors",
     "index",
     "merge_states",
+    "mix",
     "open",
 ]
 
@@ -42,6 +44,7 @@ _HOMES = {
     "Video": "dataflow.codecs.video",
     "index": "dataflow.dataset",
     "merge_states": "dataflow.sampling.state",
+    "mix": "dataflow.dataset.mixture",
     "open": "dataflow.dataset",
 }
 

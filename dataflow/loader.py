@@ -21,6 +21,7 @@ from dataflow.pipeline.dtypes import parse_dtypes
 from dataflow.pipeline.ends import check_end, warn_of_narrow_lanes
 from dataflow.pipeline.form import check_decoder
 from dataflow.pipeline.iteration import Iteration
+from dataflow.pipeline.mixed_corpus import make_corpus
 from dataflow.pipeline.padding import parse_pad
 from dataflow.pipeline.plan import BatchRules
 from dataflow.pipeline.position import Epochs, Position
@@ -167,9 +168,10 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         self.shuffle = bool(shuffle)
         coordinate = find_rank(rank, world_size, mesh)
         batches = BatchRules(int(batch_size or 1), coordinate.rank, coordinate.ranks, drop_last)
-        exact = end == "exact"
+        corpus = make_corpus(dataset, lanes, self.shuffle, seed, batches.global_batch, grows=steps_per_epoch is None)
+        steps = corpus.steps(steps_per_epoch)
         self._epochs = Epochs(
-            dataset.num_rows, dataset.one_to_one, dataset.expands, exact, batches, steps_per_epoch, epochs
+            dataset.num_rows, dataset.one_to_one, dataset.expands, end == "exact", batches, steps, epochs
         )
         check_end(self._epochs, end, agree)
         options = Options(
@@ -189,7 +191,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             ledger=Ledger(most_errors(max_errors, dataset.num_rows), ledger_url) if on_error == "skip" else None,
             decoder=decoder,
         )
-        self._blueprint = Blueprint(dataset, options, self._epochs)
+        self._blueprint = Blueprint(dataset, corpus, options, self._epochs)
         warn_of_narrow_lanes(self.lanes, batches.ranks)
         self._position = Position(self._epochs)
         self._running: weakref.ref[Iteration] | None = None
@@ -213,7 +215,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
     @property
     def lanes(self) -> int:
         """Number of lanes of the stream."""
-        return self._blueprint.lanes
+        return self._blueprint.corpus.lanes
 
     def __len__(self) -> int:
         """Batches of an iteration, the same on all ranks.
@@ -221,7 +223,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         Raises:
             TypeError: Lanes drop samples, so that only reading tells.
         """
-        self._blueprint.drop_prefix(self._position.now.epoch)
+        self._blueprint.renew(self._position.now.epoch)
         length = self._epochs.length()
         if length is None:
             raise TypeError(
@@ -236,7 +238,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         if previous is not None:
             previous.close()
         start, number = self._position.begin()
-        self._blueprint.drop_prefix(start.epoch)
+        self._blueprint.renew(start.epoch)
         if self._last is not None:
             self._before = self.totals()
         run = self._last = self._blueprint.run(start, self._trace)
@@ -267,7 +269,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         Where no samples are dropped, the state of any rank is that of all. Otherwise see `dataflow.merge_states`.
         """
         now = self._position.now
-        self._blueprint.drop_prefix(now.epoch)
+        self._blueprint.renew(now.epoch)
         return self._blueprint.state(now).to_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -289,7 +291,7 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         memory, limit = self._blueprint.working_set, self._blueprint.options.memory
         return stats(
             pipeline,
-            rules.source,
+            rules.blocks.hits,
             [*rules.form.decoder.slabs.values(), *rules.form.layout.slabs.values()],
             self._blueprint.decoders() | rules.form.decoder.decoders(),
             len(self._blueprint.options.ledger or ()),

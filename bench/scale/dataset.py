@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dataflow.dataset.manifest import Manifest
 from dataflow.pipeline.working_set import WorkingSet, working_set
 from dataflow.sampling.lanes import position_of_slot
 from dataflow.sampling.layout import BlockLayout, Integers
+from dataflow.sampling.ranks import lanes_held
 from dataflow.sampling.stream import Stream, StreamRules
 
 
@@ -66,10 +65,8 @@ class SimulatedDataset:
     ) -> WorkingSet:
         """What a rank needs: the loader's own rule."""
         return working_set(
-            cast(Manifest, self),
-            lanes=lanes,
-            ranks=ranks,
-            rank=0,
+            self,
+            lanes=lanes_held(lanes, ranks, 0, batch_size * ranks),
             batch_size=batch_size,
             window=window,
             concurrency=concurrency,

@@ -11,6 +11,7 @@ from typing import Any, SupportsIndex
 import pyarrow as pa
 
 from dataflow.dataset.block_source import BlockSource, check_verify, choose_cache
+from dataflow.dataset.blocks import Blocks, StoredBlocks
 from dataflow.dataset.codec import Codec
 from dataflow.dataset.expanding import EXPANDING, FlatMap, Pack, Window, check_pack, check_window
 from dataflow.dataset.function_pickle import pickle_function
@@ -79,7 +80,17 @@ class Dataset:
 
     def __repr__(self) -> str:
         stages = "".join(f".{kind}({name or ', '.join(parameters)})" for kind, name, parameters in self.pipeline)
-        return f"Dataset({self.manifest.url!r}, {self.num_rows} rows){stages}"
+        return f"{type(self).__name__}({self.url!r}, {self.num_rows} rows){stages}"
+
+    @property
+    def url(self) -> str:
+        """The dataset's folder."""
+        return self.manifest.url
+
+    @property
+    def stored_schema(self) -> pa.Schema:
+        """Columns and types of a stored row."""
+        return self.manifest.schema
 
     @property
     def num_rows(self) -> int:
@@ -104,12 +115,12 @@ class Dataset:
     @property
     def schema(self) -> pa.Schema | None:
         """Columns and types of a row; None after a `map` and what is like it, which may return anything."""
-        return schema_after(self.manifest.schema, self.stages)
+        return schema_after(self.stored_schema, self.stages)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Stored columns that have to be read: a `select` before anything else leaves the others alone."""
-        columns = tuple(self.manifest.schema.names)
+        columns = tuple(self.stored_schema.names)
         for stage in self.stages[: len(self.stages) - len(self.transforms)]:
             assert isinstance(stage, Select)
             columns = stage.columns
@@ -146,6 +157,15 @@ class Dataset:
         """What brings the bytes of blocks."""
         return BlockSource(self.store, self._verify, self._cache)
 
+    @property
+    def concurrency(self) -> int:
+        """How many reads in flight keep its store busy."""
+        return self.store.concurrency
+
+    def blocks(self) -> Blocks:
+        """The blocks, with what brings them, which counts from 0 what came from a cache."""
+        return StoredBlocks(self.manifest, self.source.uncounted())
+
     def select(self, columns: str | Iterable[str]) -> Dataset:
         """Keeps some columns, in the order given.
 
@@ -157,7 +177,7 @@ class Dataset:
         unknown = [name for name in names if schema is not None and name not in schema.names]
         if unknown:
             assert schema is not None
-            raise OptionError(f"{self.manifest.url} has no column {unknown[0]!r}; it has {', '.join(schema.names)}")
+            raise OptionError(f"{self.url} has no column {unknown[0]!r}; it has {', '.join(schema.names)}")
         if not names or len(set(names)) != len(names):
             raise OptionError(f"select takes one or more different columns, not {names}")
         return self._with(Select(names))
@@ -182,15 +202,13 @@ class Dataset:
             if schema is None:
                 continue
             if name not in schema.names:
-                raise OptionError(f"{self.manifest.url} has no column {name!r}; it has {', '.join(schema.names)}")
+                raise OptionError(f"{self.url} has no column {name!r}; it has {', '.join(schema.names)}")
             kind = schema.field(name).type
             if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
-                raise OptionError(f"column {name!r} of {self.manifest.url} holds {kind}, not bytes that can be decoded")
+                raise OptionError(f"column {name!r} of {self.url} holds {kind}, not bytes that can be decoded")
             for beside in Decode(name, codec).companions:
                 if beside in schema.names:
-                    raise OptionError(
-                        f"decode({name}=) adds a column {beside!r}, which {self.manifest.url} has already"
-                    )
+                    raise OptionError(f"decode({name}=) adds a column {beside!r}, which {self.url} has already")
         dataset = self
         for name, codec in columns.items():
             dataset = dataset._with(Decode(name, codec))

@@ -12,6 +12,7 @@ from typing import Any, cast
 import torch
 
 from dataflow.dataset import Dataset
+from dataflow.dataset.mixture import Mixture
 from dataflow.errors import OptionError
 from dataflow.loader import DataLoader
 from dataflow.measure.accelerator import utilisation
@@ -28,6 +29,7 @@ from dataflow.pipeline.blueprint import Blueprint, Options
 from dataflow.pipeline.build import build
 from dataflow.pipeline.clocks import Clocks
 from dataflow.pipeline.deciding import ONE_TO_ONE
+from dataflow.pipeline.mixed_corpus import make_corpus
 from dataflow.pipeline.position import Epochs, Mark
 from dataflow.pipeline.resources import available_memory
 from dataflow.sampling.layout import BlockLayout
@@ -60,6 +62,8 @@ class Subject:
 
     def __init__(self, loader: DataLoader, seconds: float, cold: bool) -> None:
         original = cast(Dataset, loader.dataset)
+        if isinstance(original, Mixture):
+            raise OptionError("a mixture is measured source by source: give one of its datasets")
         self._loader, self._seconds, self._cold = loader, seconds, cold
         self.store: Store = original.store
         if cold and not isinstance(self.store, LocalStore):
@@ -83,7 +87,7 @@ class Subject:
         self._epoch = 0
         self._seen: set[tuple[str, int]] = set()
         lanes = StreamRules(
-            BlockLayout.of(self.dataset.manifest.rows), loader.seed, "", self.here.lanes, loader.shuffle
+            BlockLayout.of(self.dataset.manifest.rows), loader.seed, "", self.here.corpus.lanes, loader.shuffle
         )
         self._ranges = ranges_in_order(self.dataset.manifest, lanes)
 
@@ -175,7 +179,7 @@ class Subject:
             "window": options.window,
             "shuffle": options.shuffle,
             "seed": options.seed,
-            "lanes": self.here.lanes,
+            "lanes": self.here.corpus.lanes,
             "memory_limit": options.memory,
             "concurrency": self.store.concurrency,
             "device": None if options.device is None else str(options.device),
@@ -187,7 +191,10 @@ class Subject:
         # A stream without end: how much is read depends on the time alone.
         dataset = self.dataset
         epochs = Epochs(dataset.num_rows, dataset.one_to_one, dataset.expands, False, options.batches, _WITHOUT_END, 1)
-        return Blueprint(dataset, options, epochs)
+        corpus = make_corpus(
+            dataset, options.lanes, options.shuffle, options.seed, options.batches.global_batch, grows=False
+        )
+        return Blueprint(dataset, corpus, options, epochs)
 
     def _unbounded(self) -> Blueprint:
         limit = max(self._options.memory, int(_MEMORY_SHARE * available_memory()))

@@ -23,6 +23,7 @@ from dataflow.pipeline.plan import Ticket
 from dataflow.pipeline.source import Source
 from dataflow.pipeline.transform import Sample, Transform
 from dataflow.sampling.layout import Integers
+from dataflow.sampling.mixed_stream import MixedStream
 from dataflow.sampling.random import SampleKey
 from dataflow.sampling.stream import Stream
 
@@ -60,7 +61,7 @@ class BatchForm:
 class Assembler:
     """Makes batches; used by many threads at once."""
 
-    def __init__(self, form: BatchForm, stream: Stream, table: BlockTable, first_rows: Integers) -> None:
+    def __init__(self, form: BatchForm, stream: Stream | MixedStream, table: BlockTable, first_rows: Integers) -> None:
         self._form = form
         self._stream = stream
         self._table = table
@@ -83,6 +84,9 @@ class Assembler:
             batch = collated(form, samples, keys) if by_sample else self._gathered(columns, number, row, decoded)
             self._table.give_back(ticket.uses)
             ticket.uses = []
+            sources = self._stream.source_ids(ticket.blocks)
+            if sources is not None and isinstance(batch, dict):
+                _add(batch, "source_id", torch.from_numpy(sources))
             valid = np.arange(len(row)) < ticket.own
             return finished(self._form, batch, self._first_rows[ticket.blocks] + row, ticket.slots, valid)
 
@@ -132,9 +136,8 @@ class Assembler:
         return columns
 
     def _keys(self, block: Integers, row: Integers, epochs: Integers) -> list[SampleKey]:
-        rules = self._stream.rules
         places = zip(epochs.tolist(), block.tolist(), row.tolist(), strict=True)
-        return [SampleKey(rules.seed, rules.source, *place) for place in places]
+        return [self._stream.key(*place) for place in places]
 
     def _samples(
         self, columns: Sequence[Columns], number: NDArray[np.int32], keys: Sequence[SampleKey]

@@ -11,9 +11,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dataflow.dataset.block import describe_row
-from dataflow.dataset.block_source import BlockSource
+from dataflow.dataset.blocks import Blocks
 from dataflow.dataset.codec import undecodable
-from dataflow.dataset.manifest import Manifest
 from dataflow.errors import CorruptDataError, DataflowError
 from dataflow.sampling.random import SampleKey
 from dataflow.storage import join_url, open_store, split_url
@@ -57,7 +56,7 @@ class Ledger:
     def __init__(self, most: int | None = None, url: str | None = None) -> None:
         self._most = most
         self._url = url
-        self._rows: dict[int, BadRow] = {}
+        self._rows: dict[tuple[str, int], BadRow] = {}
         self._saved = -1
         self._pid = os.getpid()
         self._lock = threading.Lock()
@@ -65,8 +64,9 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __contains__(self, sample_id: int) -> bool:
-        return sample_id in self._rows
+    def __contains__(self, row: tuple[str, int]) -> bool:
+        """Whether a row is listed: the URL of its dataset, and its number there."""
+        return row in self._rows
 
     def add(self, row: BadRow) -> None:
         """Note a row, unless it is there.
@@ -75,9 +75,9 @@ class Ledger:
             CorruptDataError: It is one too many. The ledger is saved then.
         """
         with self._lock:
-            if row.sample_id in self._rows:
+            if (row.url, row.sample_id) in self._rows:
                 return
-            self._rows[row.sample_id] = row
+            self._rows[row.url, row.sample_id] = row
             count = len(self._rows)
         logger.warning(
             "row %d of block %d (%s) is replaced: column %r %s", row.row, row.block, row.shard, row.column, row.reason
@@ -115,19 +115,18 @@ class BadRows:
     """What is done with rows that do not decode.
 
     Args:
-        manifest: The dataset.
-        source: Where keys of rows are looked up.
+        blocks: The rows.
         ledger: Where replaced rows are noted; None raises instead.
     """
 
-    def __init__(self, manifest: Manifest, source: BlockSource, ledger: Ledger | None) -> None:
-        self._manifest = manifest
-        self._source = source
+    def __init__(self, blocks: Blocks, ledger: Ledger | None) -> None:
+        self._blocks = blocks
         self._ledger = ledger
 
     def describe(self, sample: SampleKey) -> str:
         """Names a sample in messages."""
-        return describe_row(self._manifest, sample.block, sample.row, self._key(sample))
+        manifest = self._blocks.stored(sample.source).manifest
+        return describe_row(manifest, sample.block, sample.row, self._key(sample))
 
     def replace(self, wanted: SampleKey, bad: SampleKey, column: str, reason: str) -> SampleKey:
         """The row to try next in place of a bad one.
@@ -144,22 +143,24 @@ class BadRows:
         if self._ledger is None:
             raise undecodable(self.describe(bad), column, reason)
         self._note(self._ledger, bad, column, reason)
-        tried = bad._replace(row=(bad.row + 1) % int(self._manifest.rows[bad.block]))
+        manifest = self._blocks.stored(bad.source).manifest
+        tried = bad._replace(row=(bad.row + 1) % int(manifest.rows[bad.block]))
         if tried.row == wanted.row:
             raise undecodable(self.describe(bad), column, f"{reason}, and no other row of its block can replace it")
         return tried
 
     def _note(self, ledger: Ledger, bad: SampleKey, column: str, reason: str) -> None:
-        manifest = self._manifest
+        manifest = self._blocks.stored(bad.source).manifest
         sample_id = int(manifest.first_rows[bad.block]) + bad.row
-        if sample_id not in ledger:  # else its key would be looked up in every epoch
+        if (manifest.url, sample_id) not in ledger:  # else its key would be looked up in every epoch
             shard = join_url(manifest.base_url, manifest.shard_path(manifest.shard_of(bad.block)))
             key = self._key(bad)
             key = key.decode(errors="replace") if isinstance(key, bytes) else key
             ledger.add(BadRow(manifest.url, shard, bad.block, bad.row, sample_id, key, column, reason))
 
     def _key(self, sample: SampleKey) -> Any:
-        if "key" in self._manifest.schema.names:
+        manifest, source = self._blocks.stored(sample.source)
+        if "key" in manifest.schema.names:
             with suppress(DataflowError):  # the row's number has to do then
-                return self._source.read(self._manifest, sample.block).column("key")[sample.row].as_py()
+                return source.read(manifest, sample.block).column("key")[sample.row].as_py()
         return None

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import torch
 
-from dataflow.dataset import Dataset, Manifest
+from dataflow.dataset import Dataset
 from dataflow.dataset.expanding import EXPANDING, Pack
 from dataflow.dataset.stages import Decode
-from dataflow.errors import StateError
 from dataflow.pipeline.bad_rows import BadRows, Ledger
 from dataflow.pipeline.batch_layout import BatchLayout, laid_bytes
 from dataflow.pipeline.build import PipelineRules, build
 from dataflow.pipeline.clocks import DEVICE_STAGES, STAGES, Clocks, Tracer
+from dataflow.pipeline.corpus import Corpus
 from dataflow.pipeline.deliver import Pipeline
 from dataflow.pipeline.device import DeviceCopier
 from dataflow.pipeline.dtypes import Dtype
@@ -27,11 +27,8 @@ from dataflow.pipeline.plan import BatchRules, Ticket
 from dataflow.pipeline.position import Epochs, Mark
 from dataflow.pipeline.transfer import Transfer
 from dataflow.pipeline.transform import Sample
-from dataflow.pipeline.working_set import WorkingSet, usual_block_bytes, working_set
-from dataflow.sampling.lanes import default_lanes
-from dataflow.sampling.layout import BlockLayout
+from dataflow.pipeline.working_set import WorkingSet, working_set
 from dataflow.sampling.state import StreamState, pipeline_fingerprint
-from dataflow.sampling.stream import StreamRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +92,16 @@ class Blueprint:
     Attributes:
         options: What the loader was told.
         epochs: How the stream is cut into epochs.
-        manifest: The shards that the current epoch has: fewer than the dataset's, where some were added since.
-        lanes: Number of lanes of the stream.
+        corpus: What is read.
         working_set: Bytes that a pipeline takes.
     """
 
-    def __init__(self, dataset: Dataset, options: Options, epochs: Epochs) -> None:
+    def __init__(self, dataset: Dataset, corpus: Corpus, options: Options, epochs: Epochs) -> None:
         self._dataset = dataset
         self.options = options
         self.epochs = epochs
-        self.manifest = dataset.manifest
-        chosen = options.lanes or default_lanes(self.manifest.num_blocks, usual_block_bytes(self.manifest))
-        self.lanes = chosen if options.shuffle else 1
+        self.corpus = corpus
         self.working_set = self._measure()
-        self._prefix_epoch = 0
 
     def run(self, start: Mark, tracer: Tracer | None = None) -> Run:
         """Start the threads of an iteration at a mark; a tracer is told what they do."""
@@ -127,14 +120,14 @@ class Blueprint:
     def rules(self) -> PipelineRules:
         """What an iteration is built from."""
         dataset, options = self._dataset, self.options
-        source = dataset.source.uncounted()
+        blocks = self.corpus.blocks()
         layout = BatchLayout(
             options.pad, options.dtypes, rows=options.batches.batch_size, waiting=options.window, pin=options.pin
         )
         pads = bool(self.epochs.steps is None and not options.batches.drop_last and options.batches.ranks > 1)
         deciding, form = plan_stages(
             dataset,
-            BadRows(self.manifest, source, options.ledger),
+            BadRows(blocks, options.ledger),
             rows=options.batches.batch_size,
             waiting=options.window,
             layout=layout,
@@ -145,10 +138,9 @@ class Blueprint:
             device=options.device,
         )
         return PipelineRules(
-            self.manifest,
-            source,
+            blocks,
             deciding,
-            StreamRules(BlockLayout.of(self.manifest.rows), options.seed, "", self.lanes, options.shuffle),
+            self.corpus.rules(),
             options.batches,
             self.epochs.exact,
             form,
@@ -168,18 +160,22 @@ class Blueprint:
             return batch if transfer is None else transfer.place(batch)
 
         agree = options.agree if options.batches.ranks > 1 else None
-        return ExactEnd(self.lanes, self.epochs.num_rows, self._dataset.deciding, rules.deciding.start, agree, fill)
+        return ExactEnd(
+            self.corpus.lanes, self.epochs.num_rows, self._dataset.deciding, rules.deciding.start, agree, fill
+        )
 
     def state(self, mark: Mark) -> StreamState:
         """The state of a loader that stands at a mark."""
+        dataset, mixture = self.corpus.identity(mark.slots)
         return StreamState(
-            self.manifest.fingerprint,
-            self._fingerprint(self.lanes),
+            dataset,
+            self._fingerprint(self.corpus.lanes),
             self.options.seed,
-            self.lanes,
+            self.corpus.lanes,
             mark.epoch,
             mark.slots,
             None if self.epochs.one_to_one else mark.cursors,
+            mixture,
         )
 
     def load(self, state: StreamState) -> Mark:
@@ -188,14 +184,6 @@ class Blueprint:
         Raises:
             StateError: The state is of another dataset, pipeline or seed, or of one rank where all are needed.
         """
-        manifest = self._dataset.manifest.prefix(state.dataset)
-        if manifest is None:
-            excluded = self.manifest.num_excluded
-            note = f" ({excluded:,} rows are excluded from it, perhaps since then)" if excluded else ""
-            raise StateError(
-                f"the state is of dataset {state.dataset}, {self.manifest.url} is {self.manifest.fingerprint}{note}: "
-                "open the dataset that the state was taken from"
-            )
         state.check_belongs(
             lanes=self.options.lanes if self.options.shuffle else None,
             pipeline=self._fingerprint(state.lanes),
@@ -203,16 +191,14 @@ class Blueprint:
             described=self._describe(),
         )
         state.check_complete(sum(isinstance(stage, EXPANDING) for stage in self._dataset.stages))
-        self.lanes = state.lanes
-        self._use(manifest)
-        self._prefix_epoch = state.epoch
+        self.corpus.load(state)
+        self._measure_again()
         return Mark(state.epoch, state.slots, dict(state.cursors or {}))
 
-    def drop_prefix(self, epoch: int) -> None:
+    def renew(self, epoch: int) -> None:
         """Take in shards that were added to the dataset, once the epoch of a state that did not have them is over."""
-        grown = self.manifest.num_shards < self._dataset.manifest.num_shards
-        if grown and self.epochs.steps is None and epoch != self._prefix_epoch:
-            self._use(self._dataset.manifest)
+        if self.corpus.renew(epoch):
+            self._measure_again()
 
     def decoders(self) -> dict[str, str]:
         """What decodes each column that is decoded."""
@@ -222,21 +208,18 @@ class Blueprint:
     def _ends_exactly(self) -> bool:
         return self.epochs.exact and not self.epochs.one_to_one
 
-    def _use(self, manifest: Manifest) -> None:
-        self.manifest = manifest
-        self.epochs.num_rows = manifest.num_rows
+    def _measure_again(self) -> None:
+        self.epochs.num_rows = self.corpus.sizes.num_rows
         self.working_set = self._measure()
 
     def _measure(self) -> WorkingSet:
         options = self.options
         return working_set(
-            self.manifest,
-            lanes=self.lanes,
-            ranks=options.batches.ranks,
-            rank=options.batches.rank,
+            self.corpus.sizes,
+            lanes=self.corpus.lanes_held(options.batches),
             batch_size=options.batches.batch_size,
             window=options.window,
-            concurrency=self._dataset.store.concurrency,
+            concurrency=self._dataset.concurrency,
             limit=options.memory,
             decoded=sum(stage.nbytes for stage in self._decoded())
             + laid_bytes(self._dataset.schema, options.pad, options.dtypes),

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from dataflow import _native
-from dataflow.dataset.block import decode_block
-from dataflow.dataset.block_source import BlockSource
+from dataflow.dataset.blocks import Blocks
 from dataflow.dataset.columns import ColumnViewer
-from dataflow.dataset.manifest import Manifest
 from dataflow.pipeline.assemble import Assembler, BatchForm
 from dataflow.pipeline.blocks import BlockTable
 from dataflow.pipeline.clocks import Clocks
@@ -22,6 +20,7 @@ from dataflow.pipeline.locate import locate
 from dataflow.pipeline.plan import BatchRules, demand, tickets
 from dataflow.pipeline.position import Extent, Mark
 from dataflow.pipeline.working_set import WorkingSet
+from dataflow.sampling.mixed_stream import MixedRules
 from dataflow.sampling.stream import Stream, StreamRules
 
 
@@ -30,8 +29,7 @@ class PipelineRules:
     """All that a pipeline depends on but its position.
 
     Attributes:
-        manifest: The dataset.
-        source: What brings its blocks.
+        blocks: What is read.
         deciding: The stages that decide which samples there are; the form has all else.
         stream: The order of samples.
         batches: How the stream is cut.
@@ -42,10 +40,9 @@ class PipelineRules:
         memory: Bounds on blocks in memory.
     """
 
-    manifest: Manifest
-    source: BlockSource
+    blocks: Blocks
     deciding: Deciding
-    stream: StreamRules
+    stream: StreamRules | MixedRules
     batches: BatchRules
     exact: bool
     form: BatchForm
@@ -59,19 +56,19 @@ def build(
 ) -> Pipeline:
     """Start a pipeline at a position; `assembling` makes its batches, or less where that is to be measured."""
     _native.reuse_freed_memory()
-    manifest, source, memory = rules.manifest, rules.source, rules.memory
-    usual_bytes = manifest.num_bytes // max(1, manifest.num_blocks)
-    stream = Stream(rules.stream, start.epoch)
-    fetcher = Fetcher(lambda block: source.fetch(manifest, block), source.store.concurrency, clocks)
-    viewer = ColumnViewer(manifest.schema, rules.form.columns)
+    blocks, memory = rules.blocks, rules.memory
+    usual_bytes = blocks.num_bytes // max(1, blocks.num_blocks)
+    stream = rules.stream.open(start.epoch)
+    fetcher = Fetcher(blocks.fetch, blocks.concurrency, clocks)
+    viewer = ColumnViewer(blocks.schema, rules.form.columns)
     table = BlockTable(
-        lambda block: int(manifest.lengths[block]),
+        lambda block: int(blocks.lengths[block]),
         fetcher.request,
-        lambda buffer, block: viewer(decode_block(manifest, block, buffer)),
+        lambda buffer, block: viewer(blocks.decode(block, buffer)),
         lambda: memory.blocks - memory.ahead + min(memory.ahead, fetcher.blocks_ahead * usual_bytes),
         memory.ahead,
     )
-    assembler = assembling(rules.form, stream, table, manifest.first_rows)
+    assembler = assembling(rules.form, stream, table, blocks.first_rows)
     planned = tickets(rules.batches, rules.stream.lanes, *extent)
     run = partial(
         Pipeline,
@@ -84,6 +81,7 @@ def build(
     )
     if not rules.deciding:
         return run(lambda clock: locate(planned, stream, table, clock), assembler.from_rows, lanes=None)
+    assert isinstance(stream, Stream), "only rows of one dataset are read lane by lane"
     lane_rules = LaneRules(RowRules(stream, table, assembler.read, rules.exact), rules.deciding)
     lanes = Lanes(lane_rules, dict(start.cursors))
     return run(lambda clock: demand(planned, lanes, rules.exact), assembler.from_lanes, lanes=lanes)

@@ -12,18 +12,21 @@ from dataflow.pipeline.blocks import BlockTable, BlockUse
 from dataflow.pipeline.clocks import StageClock
 from dataflow.pipeline.plan import Ticket
 from dataflow.sampling.layout import Integers
+from dataflow.sampling.mixed_stream import MixedStream
 from dataflow.sampling.stream import Located, Stream
 
 # So many slots take hardly longer to locate than one.
 _SLOTS_AT_ONCE = 4096
 
 
-def locate(planned: Iterator[Ticket], stream: Stream, table: BlockTable, clock: StageClock) -> Iterator[Ticket]:
+def locate(
+    planned: Iterator[Ticket], stream: Stream | MixedStream, table: BlockTable, clock: StageClock
+) -> Iterator[Ticket]:
     """Find each ticket's rows and hold their blocks, so that fetches start in the order in which batches need them.
 
     For streams in which a slot is a row: nothing has to be read to know what comes.
     """
-    lanes = _Lanes(stream)
+    lanes = _Lanes()
     for tickets in _groups(planned):
         group = _Group(tickets, stream, lanes)
         for number, ticket in enumerate(tickets):
@@ -56,8 +59,7 @@ def _groups(planned: Iterator[Ticket]) -> Iterator[list[Ticket]]:
 class _Lanes:
     """Where lanes are: the use that each one holds, of which block, and the last slot that it takes from it."""
 
-    def __init__(self, stream: Stream) -> None:
-        self.count = stream.rules.lanes
+    def __init__(self) -> None:
         self.held: dict[int, BlockUse] = {}
         self.place: dict[int, tuple[int, int]] = {}
 
@@ -69,14 +71,14 @@ class _Group:
     come to them.
     """
 
-    def __init__(self, tickets: Sequence[Ticket], stream: Stream, lanes: _Lanes) -> None:
+    def __init__(self, tickets: Sequence[Ticket], stream: Stream | MixedStream, lanes: _Lanes) -> None:
         self._tickets = tickets
         self._lanes = lanes
         self._slots = np.concatenate([ticket.slots for ticket in tickets])
         self._located = stream.locate(self._slots)
         sizes = [len(ticket.slots) for ticket in tickets]
         self._bounds = [0, *np.cumsum(sizes).tolist()]
-        lane = self._slots % lanes.count
+        lane = self._located.lane
         # Within a lane a sort that is stable keeps the order of tickets.
         by_lane = np.argsort(lane, kind="stable")
         begins = _begins(lane[by_lane], self._located, by_lane)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from dataflow.dataset.block_source import BlockSource
 from dataflow.pipeline.deliver import Pipeline
 from dataflow.pipeline.slabs import Slabs
 
@@ -20,7 +19,7 @@ _ADVICE = {
 
 def stats(
     pipeline: Pipeline,
-    source: BlockSource,
+    hits: tuple[int, int],
     slabs: Iterable[Slabs],
     decoders: dict[str, str],
     replaced: int,
@@ -45,7 +44,7 @@ def stats(
         "between": clocks.between,
         "waited_for": dict(clocks.waited_for),
         "stages": stages,
-        "cache": {"blocks": source.hits, "bytes": source.hit_bytes},
+        "cache": {"blocks": hits[0], "bytes": hits[1]},
         "block_bytes": {"now": pipeline.table.used_bytes, "peak": pipeline.table.peak_bytes},
         "slabs": {"count": sum(s.count for s in slabs), "peak_bytes": sum(s.peak_bytes for s in slabs)},
         "decoders": decoders,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dataflow.dataset.manifest import Manifest
+from dataflow.dataset.blocks import Sizes
 from dataflow.errors import OptionError
-from dataflow.sampling.ranks import lanes_read
 
 _MIB = 1 << 20
 
@@ -26,18 +25,16 @@ class WorkingSet:
     batches: int
 
 
-def usual_block_bytes(manifest: Manifest) -> int:
+def usual_block_bytes(sizes: Sizes) -> int:
     """Bytes of the largest block among those with the usual number of rows."""
-    lengths = manifest.lengths[manifest.rows == manifest.block_rows]
-    return int(lengths.max(initial=0)) or int(manifest.lengths.max(initial=0))
+    lengths = sizes.lengths[sizes.rows == sizes.block_rows]
+    return int(lengths.max(initial=0)) or int(sizes.lengths.max(initial=0))
 
 
 def working_set(
-    manifest: Manifest,
+    sizes: Sizes,
     *,
     lanes: int,
-    ranks: int,
-    rank: int,
     batch_size: int,
     window: int,
     concurrency: int,
@@ -48,10 +45,8 @@ def working_set(
     """What a rank needs.
 
     Args:
-        manifest: The dataset.
-        lanes: Lanes of the stream.
-        ranks: Data-parallel ranks.
-        rank: Number of this one.
+        sizes: What is read.
+        lanes: Lanes that the rank reads.
         batch_size: Rows of a batch.
         window: Batches that may wait.
         concurrency: Reads in flight that keep the store busy.
@@ -62,25 +57,23 @@ def working_set(
     Raises:
         OptionError: one block a lane and the batches do not fit into `limit`.
     """
-    block = usual_block_bytes(manifest)
-    row = manifest.num_bytes // max(1, manifest.num_rows) + decoded
-    # A last batch may be filled up with a row of another rank's lane.
-    here = min(lanes, lanes_read(lanes, ranks, rank, batch_size * ranks) + (ranks > 1))
-    in_batch = min(manifest.num_blocks, batch_size, here * (1 + batch_size // max(1, here * manifest.block_rows)))
+    block = usual_block_bytes(sizes)
+    row = sizes.num_bytes // max(1, sizes.num_rows) + decoded
+    in_batch = min(sizes.num_blocks, batch_size, lanes * (1 + batch_size // max(1, lanes * sizes.block_rows)))
     batches = (window + 1) * batch_size * row
-    held = here * held_rows * (manifest.num_bytes // max(1, manifest.num_rows))
-    least = max(here, in_batch) * block + batches + held
+    held = lanes * held_rows * (sizes.num_bytes // max(1, sizes.num_rows))
+    least = max(lanes, in_batch) * block + batches + held
     if least > limit:
         packing = f", {held_rows} documents to pack in each," if held else ""
         raise OptionError(
-            f"{here} lanes with blocks of {_mib(block)}{packing} and {window + 1} batches of {_mib(batch_size * row)} "
+            f"{lanes} lanes with blocks of {_mib(block)}{packing} and {window + 1} batches of {_mib(batch_size * row)} "
             f"need {_mib(least)}, memory_limit is {_mib(limit)}: raise memory_limit=, or lower lanes=, batch_size= or "
             "prefetch_factor=, use more ranks, or shard with smaller blocks"
         )
     # Lanes are out of phase, so that few need their next block soon: those in flight are enough.
-    wanted = (max(here, in_batch) + max(in_batch, concurrency)) * block
-    blocks = min(wanted, limit - batches - held, manifest.num_bytes)
-    return WorkingSet(blocks, max(0, blocks - here * block), batches + held)
+    wanted = (max(lanes, in_batch) + max(in_batch, concurrency)) * block
+    blocks = min(wanted, limit - batches - held, sizes.num_bytes)
+    return WorkingSet(blocks, max(0, blocks - lanes * block), batches + held)
 
 
 def _mib(nbytes: int) -> str:

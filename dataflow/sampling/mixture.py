@@ -19,7 +19,7 @@ from dataflow.errors import OptionError
 from dataflow.sampling.lanes import delivered_items
 from dataflow.sampling.layout import Integers
 
-__all__ = ["Drawn", "Schedule", "Segment", "source_lanes"]
+__all__ = ["Drawn", "Draws", "Schedule", "Segment", "source_lanes"]
 
 _LANE_STEP = 0x9E3779B97F4A7C15
 _DRAW_STEP = 0x6A09E667F3BCC909
@@ -115,27 +115,6 @@ class Schedule:
         lanes = [self.counts(lane, slots) for lane in range(min(self.lanes, slots))]
         return [sum(counts) for counts in zip(*lanes, strict=True)] if lanes else [0] * len(self.segments[0].weights)
 
-    def drawn(self, first: int, count: int, own: Sequence[int]) -> Drawn:
-        """What `count` slots from one on draw.
-
-        Args:
-            first: The first slot.
-            count: How many.
-            own: Lanes of each source.
-        """
-        source = self.sources(first, count)
-        lane = np.arange(first, first + count, dtype=np.int64) % self.lanes
-        item = np.empty(count, np.int64)
-        before = [self.counts(number, first) for number in range(self.lanes)] if first else []
-        for number, lanes in enumerate(own):
-            taken = np.zeros(lanes, np.int64)
-            for at, counts in enumerate(before):
-                taken[at % lanes] += counts[number]
-            (here,) = np.nonzero(source == number)
-            within = lane[here] % lanes
-            item[here] = (taken[within] + _earlier(within)) * lanes + within
-        return Drawn(source, item)
-
     def first_beyond(self, source: int, items: int) -> int:
         """The first slot that draws from a source after it has given `items` items; the source has to come for ever.
 
@@ -153,6 +132,45 @@ class Schedule:
             low, high = (middle, high) if self.delivered(middle)[source] <= items else (low, middle)
         drawn = self.delivered(low)[source] + np.cumsum(self.sources(low, high - low) == source)
         return low + int(np.searchsorted(drawn, items, side="right"))
+
+
+class Draws:
+    """What slots draw, from one to the next: closed forms are only needed where it begins.
+
+    Args:
+        schedule: Which source each slot draws from.
+        own: Lanes of each source.
+    """
+
+    def __init__(self, schedule: Schedule, own: Sequence[int]) -> None:
+        self._schedule = schedule
+        self._own = own
+        self._next = 0
+        # Items that each lane of each source has given before.
+        self._taken = [np.zeros(lanes, np.int64) for lanes in own]
+
+    def take(self, first: int, count: int) -> Drawn:
+        """What `count` slots from one on draw."""
+        if first != self._next:
+            self._go_to(first)
+        source = self._schedule.sources(first, count)
+        lane = np.arange(first, first + count, dtype=np.int64) % self._schedule.lanes
+        item = np.empty(count, np.int64)
+        for number, lanes in enumerate(self._own):
+            (here,) = np.nonzero(source == number)
+            within = lane[here] % lanes
+            item[here] = (self._taken[number][within] + _earlier(within)) * lanes + within
+            self._taken[number] += np.bincount(within, minlength=lanes)
+        self._next = first + count
+        return Drawn(source, item)
+
+    def _go_to(self, slot: int) -> None:
+        for taken in self._taken:
+            taken[:] = 0
+        for lane in range(min(self._schedule.lanes, slot)):
+            for taken, count in zip(self._taken, self._schedule.counts(lane, slot), strict=True):
+                taken[lane % len(taken)] += count
+        self._next = slot
 
 
 def _bounds(segment: Segment) -> list[int]:

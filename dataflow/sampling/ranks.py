@@ -51,6 +51,11 @@ def lanes_read(lanes: int, ranks: int, rank: int, global_batch: int) -> int:
             return len(seen)
 
 
+def lanes_held(lanes: int, ranks: int, rank: int, global_batch: int) -> int:
+    """Of how many lanes a rank has a block: a last batch may be filled up with a row of another rank's lane."""
+    return min(lanes, lanes_read(lanes, ranks, rank, global_batch) + (ranks > 1))
+
+
 def padded_share(first: int, count: int, lanes: int, ranks: int, rank: int) -> tuple[Integers, int]:
     """The share of a last batch, filled up so that all ranks get ceil(count / ranks) rows.
 

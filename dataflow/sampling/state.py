@@ -33,6 +33,7 @@ class StreamState:
         slots: Slots delivered since then, over all ranks.
         cursors: Lane -> cursor for a pipeline that drops samples, for the lanes that this rank knows; None where one
             row is one item, and `slots` says all.
+        mixture: The sources of a mixture and the weights that they had, JSON-able; None for one dataset.
     """
 
     dataset: str
@@ -42,6 +43,7 @@ class StreamState:
     epoch: int
     slots: int
     cursors: Mapping[int, LaneCursor] | None = None
+    mixture: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON-able form, in one canonical order."""
@@ -54,6 +56,8 @@ class StreamState:
             "epoch": self.epoch,
             "slots": self.slots,
         }
+        if self.mixture is not None:
+            state["mixture"] = dict(self.mixture)
         if self.cursors is not None:
             state["cursors"] = to_table(self.cursors, self.lanes, self.slots)
         return state
@@ -86,6 +90,10 @@ class StreamState:
             raise StateError(
                 f"the state is damaged: {loaded.lanes} lanes, {loaded.slots} slots and epoch {loaded.epoch} cannot be"
             )
+        if "mixture" in state:
+            if not isinstance(state["mixture"], Mapping):
+                raise StateError("the mixture of the state is damaged")
+            loaded = replace(loaded, mixture=state["mixture"])
         if "cursors" not in state:
             return loaded
         try:
@@ -164,7 +172,7 @@ def merge_states(states: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         raise StateError("there are no states to merge: pass the state_dict() of every rank")
     first = loaded[0]
     for number, other in enumerate(loaded):
-        for name in ("dataset", "pipeline", "seed", "lanes", "epoch", "slots"):
+        for name in ("dataset", "pipeline", "seed", "lanes", "epoch", "slots", "mixture"):
             ours, theirs = getattr(first, name), getattr(other, name)
             if ours != theirs:
                 raise StateError(

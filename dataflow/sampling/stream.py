@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dataflow.sampling.lanes import position_of_slot, span_length
 from dataflow.sampling.layout import BlockLayout, Integers
 from dataflow.sampling.order import EpochOrder
+from dataflow.sampling.random import SampleKey
 
 # A stream needs the order of the epoch that it is in and of the next; old ones come back only after a seek.
 _EPOCHS_KEPT = 2
@@ -26,12 +27,14 @@ class Located(NamedTuple):
         block: Block that holds the sample.
         offset: Its place among the permuted rows of the block (see `Stream.row_permutation`).
         last_slot: The last slot of the stream that the same lane takes from this block in this pass over it.
+        lane: The lane that reads it.
     """
 
     epoch: Integers
     block: Integers
     offset: Integers
     last_slot: Integers
+    lane: Integers
 
 
 class Visit(NamedTuple):
@@ -62,6 +65,10 @@ class StreamRules:
     lanes: int
     shuffle: bool
 
+    def open(self, epoch: int) -> Stream:
+        """The stream from the start of an epoch on."""
+        return Stream(self, epoch)
+
 
 class Stream:
     """The slots of a source from the start of an epoch on; slot g is in epoch first_epoch + g // num_rows."""
@@ -86,7 +93,7 @@ class Stream:
         label = in_epoch % lanes
         span_left = self.num_rows // lanes + (label < self.num_rows % lanes) - in_epoch // lanes
         last = slots + (np.minimum(left, span_left) - 1) * lanes
-        return Located(epochs, blocks, offsets, last)
+        return Located(epochs, blocks, offsets, last, slots % lanes)
 
     def samples(self, first: int, count: int) -> tuple[Integers, NDArray[np.int32]]:
         """The samples of count slots from one on, all of one epoch, in bulk: (block int64[n], row in it int32[n])."""
@@ -113,6 +120,14 @@ class Stream:
                 length = min(length, items - item)
             yield Visit(self.first_epoch + epoch, block, offset, offset + length, item)
             item += length
+
+    def key(self, epoch: int, block: int, row: int) -> SampleKey:
+        """What a sample's random numbers are keyed by."""
+        return SampleKey(self.rules.seed, self.rules.source, epoch, block, row)
+
+    def source_ids(self, blocks: Integers) -> Integers | None:
+        """Of a mixture, the number of each block's source; else None."""
+        return None
 
     def row_permutation(self, epoch: int, block: int) -> NDArray[np.int32]:
         """Stored row at each offset of a block in an epoch, int32."""

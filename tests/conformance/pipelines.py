@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+import dataflow
+
 SEQ_LEN = 32
 Sample = dict[str, Any]
 
@@ -103,6 +105,16 @@ def halved(batch: Mapping[str, Any]) -> list[Any]:
     return [(place, tuple(row.tolist())) for place, row in zip(batch["parts"].tolist(), batch["tokens"], strict=True)]
 
 
+def mixed(dataset: Any, weights: list[float]) -> Any:
+    """The same rows under several names: each has an order of its own."""
+    return dataflow.mix({f"source {number}": (dataset, weight) for number, weight in enumerate(weights)})
+
+
+def drawn(batch: Mapping[str, Any]) -> list[Any]:
+    """The source, and the number of the row."""
+    return list(zip(batch["source_id"].tolist(), numbers(batch), strict=True))
+
+
 def _several_of(count: int) -> list[Any]:
     return [(number, part) for number in range(count) for part in range(number * 5 % 4)]
 
@@ -149,6 +161,10 @@ PIPELINES: dict[str, Pipeline] = {
         ),
         packed,
         None,
+    ),
+    "mix": Pipeline(lambda dataset: mixed(dataset, [0.7, 0.3]), drawn, None),
+    "mix of many, map": Pipeline(
+        lambda dataset: mixed(dataset, [0.5, 0.25, 0.2, 0.04, 0.01]).map(dict, name="same"), drawn, None
     ),
     "pack, flat_map": Pipeline(
         lambda dataset: (

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataflow.errors import OptionError
-from dataflow.sampling.mixture import Schedule, Segment, source_lanes
+from dataflow.sampling.mixture import Draws, Schedule, Segment, source_lanes
 
 REFERENCE = (
     "aaabaabaaaaabaabbaaaabaaabaababaaabaababaaabaabaaababaabbaababaa"
@@ -86,7 +86,7 @@ def test_items_of_a_source_are_each_drawn_once_in_order(
     schedule: Schedule, own: list[int], data: st.DataObject
 ) -> None:
     own = [min(lanes, 1 << (schedule.lanes.bit_length() - 1)) for lanes in own]
-    whole = schedule.drawn(0, 500, own)
+    whole = Draws(schedule, own).take(0, 500)
     for source, lanes in enumerate(own):
         (slots,) = np.nonzero(whole.source == source)
         items = whole.item[slots]
@@ -94,7 +94,11 @@ def test_items_of_a_source_are_each_drawn_once_in_order(
             here = items[slots % schedule.lanes % lanes == lane]
             assert here.tolist() == [lane + lanes * number for number in range(len(here))]
     first = data.draw(st.integers(0, 400))
-    part = schedule.drawn(first, 100, own)
+    draws = Draws(schedule, own)
+    draws.take(first, 60)
+    parts = draws.take(first + 60, 40), draws.take(first, 100)
+    assert parts[0].item.tolist() == whole.item[first + 60 : first + 100].tolist()
+    part = parts[1]
     assert part.source.tolist() == whole.source[first : first + 100].tolist()
     assert part.item.tolist() == whole.item[first : first + 100].tolist()
 
@@ -102,7 +106,7 @@ def test_items_of_a_source_are_each_drawn_once_in_order(
 def test_the_order_of_a_source_does_not_depend_on_the_others() -> None:
     """Its items come in the order of its own lanes, whatever is drawn in between."""
     for weights in (["1", "1"], ["5", "1"], ["1", "9"]):
-        drawn = Schedule(8, segments((0, weights))).drawn(0, 4000, [4, 4])
+        drawn = Draws(Schedule(8, segments((0, weights))), [4, 4]).take(0, 4000)
         mine = drawn.item[drawn.source == 0]
         for lane in range(4):
             of_lane = mine[mine % 4 == lane]
