@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.utils.data
@@ -28,6 +28,7 @@ from dataflow.pipeline.position import Epochs, Position
 from dataflow.pipeline.rank import find_rank, local_ranks
 from dataflow.pipeline.report import report, stats, totals
 from dataflow.pipeline.resources import available_cpus, available_memory
+from dataflow.pipeline.restore import restore
 from dataflow.pipeline.source import check_on_error, most_errors
 from dataflow.pipeline.trace import Trace, traced
 from dataflow.sampling.state import StreamState
@@ -282,6 +283,21 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
             StateError: The state is of another dataset, pipeline or seed, or of one rank where all are needed.
         """
         self._position.load(self._blueprint.load(StreamState.from_dict(state_dict)))
+
+    def restore(self, sample_id: int, slot: int = 0) -> Any:
+        """One sample as a batch had it, before it was put into the batch: the same row, with the same random numbers.
+
+        Args:
+            sample_id: As the batch has it; the row that replaces one that does not decode has an id of its own.
+            slot: As the batch has it. Where epochs end with the data, slots count from the start of an epoch: that
+                which the loader is in, or `set_epoch` chose.
+
+        Raises:
+            OptionError: There is no such row, or stages make more or fewer samples of the rows.
+            CorruptDataError: The row does not decode.
+        """
+        dataset = cast(Dataset, self.dataset)
+        return restore(dataset, self.seed, sample_id, self._position.now.epoch + slot // max(1, dataset.num_rows))
 
     def stats(self) -> dict[str, Any]:
         """Figures of the last iteration: seconds busy, starved, blocked of each stage, bytes, and waits."""

@@ -234,6 +234,13 @@ def test_temperatures(source: Open) -> None:
         assert shares(take(load(dataflow.mix(datasets, **options)), 100), 2)[0] == pytest.approx(shared, abs=0.01)
 
 
+def test_a_mixture_of_mixtures_is_one_of_all_sources(source: Open) -> None:
+    inner = dataflow.mix({"code": (source("code"), 3), "tiny": (source("tiny"), 1)})
+    outer = dataflow.mix({"web": (source("web"), 0.6), "rest": (inner, 0.4)})
+    assert list(outer.sources) == ["web", "rest/code", "rest/tiny"]
+    assert shares(take(load(outer), 100), 3) == pytest.approx([0.6, 0.3, 0.1], abs=0.01)
+
+
 def test_epochs_follow_one_another(source: Open) -> None:
     loader = load(three(source), steps_per_epoch=5)
     slots = [slot for _ in range(3) for batch in loader for slot in batch["slot"].tolist()]
@@ -320,8 +327,14 @@ def test_what_a_mixture_cannot_do_is_refused(source: Open) -> None:
         mixture.filter(lambda row: row["number"] % 2, name="odd")
     with pytest.raises(OptionError, match=r"other stages than select"):
         dataflow.mix({"web": (source("web").map(dict, name="same"), 1)})
+    with pytest.raises(OptionError, match="has no size"):
+        dataflow.mix({"inner": mixture, "web": source("web")})
+    with pytest.raises(OptionError, match="stages, until= or schedule= of its own"):
+        dataflow.mix({"inner": (three(source, until="all"), 1)})
     with pytest.raises(OptionError, match=r"datasets from dataflow\.open"):
-        dataflow.mix({"inner": (mixture, 1)})
+        dataflow.mix({"web": ("s3://bucket/web", 1)})  # type: ignore[dict-item]
+    with pytest.raises(OptionError, match="of the source"):
+        load(mixture).restore(3)
     with pytest.raises(OptionError, match="has no end"):
         dataflow.DataLoader(mixture)
     with pytest.raises(OptionError, match="samples, and a step takes"):

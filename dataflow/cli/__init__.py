@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from dataflow.cli import bench, demo, exclude, export, head, index, info, merge, shard, stats, verify
+from dataflow.cli import bench, demo, exclude, export, head, index, info, merge, replay, shard, stats, verify
 from dataflow.errors import DataflowError
 
 __all__ = ["app"]
@@ -51,4 +51,5 @@ app.command()(bench.bench)
 app.command()(exclude.exclude)
 app.command()(merge.merge)
 app.command()(export.export)
+app.command()(replay.replay)
 app.command()(demo.demo)

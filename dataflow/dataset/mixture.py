@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from dataflow.errors import OptionError
 __all__ = ["Mixture", "mix"]
 
 _UNTIL = ("all", "first", None)
-Weights = Mapping[str, float]
+Weights = Mapping[str, float | Fraction]
 
 
 class Change(NamedTuple):
@@ -41,7 +41,8 @@ def mix(
 
     Args:
         sources: By name, each a dataset with its weight, or all of them datasets alone, with `temperature`. They may
-            `select` columns; the columns that all have are those of the mixture.
+            `select` columns; the columns that all have are those of the mixture. A mixture among them brings its
+            sources, as "name/source", with their shares of its weight.
         temperature: Weights are sizes in rows to the power of 1 / temperature: 1 for shares by size, larger ones for
             shares that are more alike. Default: 1.
         until: What an epoch is: "all" goes on until each source has given as many samples as it has rows, "first" until
@@ -57,10 +58,10 @@ def mix(
     if until not in _UNTIL:
         raise OptionError(f"mix(until={until!r}): choose 'all', 'first' or None")
     datasets: dict[str, Dataset] = {}
-    given: dict[str, float] = {}
-    for name, source in sources.items():
+    given: dict[str, float | Fraction] = {}
+    for name, source in _flattened(sources):
         dataset, weight = source if isinstance(source, tuple) and len(source) == 2 else (source, None)
-        if not isinstance(name, str) or not name or not isinstance(dataset, Dataset) or isinstance(dataset, Mixture):
+        if not isinstance(name, str) or not name or not isinstance(dataset, Dataset):
             raise OptionError(f"source {name!r} is {source!r}: give datasets from dataflow.open(), by names")
         if any(not isinstance(stage, Select) for stage in dataset.stages):
             raise OptionError(
@@ -83,6 +84,26 @@ def mix(
             raise OptionError(f"mix(schedule=): step {step!r} does not come after {changes[-1].step}")
         changes.append(Change(step, _fractions(weights, datasets)))
     return Mixture(datasets, tuple(changes), until)
+
+
+def _flattened(sources: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The sources, with those of a mixture in its place."""
+    for name, source in sources.items():
+        inner, weight = source if isinstance(source, tuple) and len(source) == 2 else (source, None)
+        if not isinstance(inner, Mixture):
+            yield name, source
+            continue
+        if inner.stages or inner.until is not None or len(inner.changes) > 1:
+            raise OptionError(
+                f"the mixture {name!r} has stages, until= or schedule= of its own: give them to the outer one"
+            )
+        if weight is None:
+            raise OptionError(f"the mixture {name!r} has no size: give it a weight")
+        whole = _fractions({name: weight}, {name: inner})[name]
+        shares = inner.changes[0].weights
+        total = sum(shares.values())
+        for part, dataset in inner.sources.items():
+            yield f"{name}/{part}", (dataset, whole * shares.get(part, Fraction(0)) / total)
 
 
 class Mixture(Dataset):
