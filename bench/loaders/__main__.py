@@ -40,7 +40,7 @@ def main(
     quick: Annotated[bool, typer.Option("--quick", help="Some of it, one round of less data.")] = False,
     rounds: Annotated[int | None, typer.Option(help="Interleaved repeats. Default: 3, or 1.")] = None,
     gigabytes: Annotated[float | None, typer.Option(help="GB of photographs. Default: 0.88, or 0.22.")] = None,
-    seconds: Annotated[float | None, typer.Option(help="That a rate is measured for. Default: 3, or 1.5.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="That a rate is measured for. Default: 2, or 1.5.")] = None,
     task: Annotated[list[str] | None, typer.Option(help="Only these: " + ", ".join(one.name for one in TASKS))] = None,
     peers: Annotated[Path, typer.Option(help="Python that has the others.")] = ROOT / ".venv-peers/bin/python",
     data: Annotated[Path, typer.Option(help="Where datasets are kept.")] = DATA,
@@ -53,7 +53,7 @@ def main(
     start = time.monotonic()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # contenders and servers are ended on the way
     rounds = rounds or (1 if quick else 3)
-    gigabytes, seconds = gigabytes or (0.22 if quick else 0.88), seconds or (1.5 if quick else 3)
+    gigabytes, seconds = gigabytes or (0.22 if quick else 0.88), seconds or (1.5 if quick else 2)
     out.with_name("results").mkdir(parents=True, exist_ok=True)
     facts = provenance({"gigabytes": gigabytes, "rounds": rounds, "seconds": seconds})
     facts["command"] = f"python -m bench.loaders {' '.join(sys.argv[1:])}"

@@ -20,7 +20,7 @@ from tests.conformance.checks import (
 from tests.conformance.job import Job, Mode, Way, delivered
 from tests.conformance.pipelines import PIPELINES, tokens_of
 from tests.conformance.test_resume import LEGS
-from tests.conformance.test_stream import FEW_WAYS, MANY_WAYS
+from tests.conformance.test_stream import FEW_WAYS
 
 EXPANDING = [name for name in PIPELINES if name != "map"]
 PACKING = [name for name in PIPELINES if name.startswith("pack ")]
@@ -54,10 +54,10 @@ def test_five_chained_resumes_equal_the_straight_run(adapter: Adapter, rows: Cal
 
 @by_name
 def test_a_state_from_anywhere_continues(adapter: Adapter, rows: Callable[[int], Any], mode: Mode) -> None:
-    check_resume_anywhere(adapter, rows(80), mode, Way(2, 6), Way(3, 5), epochs=1, every=3, lanes=8)
+    check_resume_anywhere(adapter, rows(80), mode, Way(2, 6), Way(3, 5), epochs=1, every=9, lanes=8)
 
 
-@by_name
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode.exact], ids=str)
 @pytest.mark.parametrize("size", [3, 37])
 def test_all_ranks_take_equal_steps(adapter: Adapter, rows: Callable[[int], Any], mode: Mode, size: int) -> None:
     check_equal_steps(adapter, rows(size), mode, Way(3, 4), lanes=8)
@@ -102,16 +102,17 @@ def test_a_merge_with_a_rank_missing_is_refused(adapter: Adapter, rows: Callable
 def test_the_stream_does_not_depend_on_any_way(
     adapter: Adapter, rows: Callable[[int], Any], mode: Mode, lanes: int
 ) -> None:
-    check_same_stream(adapter, rows(500), mode, MANY_WAYS, 400, lanes=lanes)
+    ways = [Way(ranks, 168 // ranks, workers) for ranks in (1, 2, 3, 4, 7, 8) for workers in (1, 4)]
+    check_same_stream(adapter, rows(180), mode, ways, 60 if mode.exact else 300, lanes=lanes)
 
 
 @pytest.mark.soak
 @by_name
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 7, 8])
+@pytest.mark.parametrize("ranks", [1, 3, 8])
 def test_states_from_everywhere_continue_on_any_ranks(
     adapter: Adapter, rows: Callable[[int], Any], mode: Mode, ranks: int
 ) -> None:
-    for other in (1, 3, 8):
+    for other in (2, 7):
         check_resume_anywhere(
-            adapter, rows(180), mode, Way(ranks, 6, workers=1), Way(other, 5), epochs=1, every=9, lanes=24
+            adapter, rows(90), mode, Way(ranks, 6, workers=1), Way(other, 5), epochs=1, every=9, lanes=24
         )
