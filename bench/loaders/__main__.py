@@ -56,7 +56,7 @@ def main(
     gigabytes, seconds = gigabytes or (0.22 if quick else 0.88), seconds or (1.5 if quick else 2)
     out.with_name("results").mkdir(parents=True, exist_ok=True)
     facts = provenance({"gigabytes": gigabytes, "rounds": rounds, "seconds": seconds})
-    facts["command"] = f"python -m bench.loaders {' '.join(sys.argv[1:])}"
+    facts["command"] = f"python -m bench.loaders {' '.join(sys.argv[1:])}".replace(str(photos), "FOLDER")
     folder = data / "loaders"
     folder.mkdir(parents=True, exist_ok=True)
 

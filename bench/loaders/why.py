@@ -19,6 +19,10 @@ WHY = {
         "plain concatenation",
     ): "It is the ceiling: no index, no checksums, no columns, nothing synced to the disk.",
     ("start", "Grain"): "It does not import torch, which takes most of the time of all others.",
+    (
+        "writing",
+        "Parquet",
+    ): "One process writes through Arrow alone: no order of rows, no checksums of blocks, nothing synced to the disk.",
     ("writing", "ArrayRecord"): "It leaves syncing to the kernel, and keeps neither checksums of blocks nor columns.",
     (
         "start",
