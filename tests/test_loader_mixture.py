@@ -149,6 +149,24 @@ def test_tr06_weights_that_are_changed_at_a_resume(source: Open, caplog: pytest.
     assert [slot for slot, _ in saved(third)["mixture"]["segments"]] == [0, 120]
 
 
+def test_a_loader_that_loads_one_state_after_the_other(source: Open) -> None:
+    first = load(dataflow.mix({"web": (source("web"), 0.5), "code": (source("code"), 0.5)}))
+    states = [saved(first)]
+    for _ in range(2):
+        take(first, 10)
+        states.append(saved(first))
+        first = load(dataflow.mix({"web": (source("web"), 0.5), "code": (source("code"), 0.5)}))
+        first.load_state_dict(states[-1])
+    other = dataflow.mix({"web": (source("web"), 0.9), "code": (source("code"), 0.1)})
+    reused = load(other)
+    for state in (states[2], states[1], states[0], states[2]):
+        fresh = load(other)
+        for loader in (fresh, reused):
+            loader.load_state_dict(state)
+        assert fresh.state_dict() == reused.state_dict()
+        assert take(fresh, 4) == take(reused, 4)
+
+
 def test_the_same_weights_written_otherwise_are_no_change(source: Open, caplog: pytest.LogCaptureFixture) -> None:
     first = load(dataflow.mix({"web": (source("web"), 0.75), "code": (source("code"), 0.25)}))
     straight = take(first, 10)

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
 from dataflow.dataset import Dataset
 from dataflow.dataset.blocks import MixedBlocks, Sizes
 from dataflow.dataset.mixture import Mixture
@@ -63,7 +61,9 @@ class MixedCorpus:
         self._blocks = mixture.blocks()
         chosen = lanes or default_lanes(mixture.num_blocks, usual_block_bytes(self._blocks))
         self.lanes = chosen if shuffle else 1
-        self._segments = [(change.step * global_batch, change.weights) for change in mixture.changes]
+        # What was asked for; a state adds what was before it.
+        self._planned = [(change.step * global_batch, change.weights) for change in mixture.changes]
+        self._segments = self._planned
         self._known: dict[str, _Known] = {}
         self._learn(self.lanes)
 
@@ -75,17 +75,19 @@ class MixedCorpus:
         return self._mixture.blocks()
 
     def rules(self) -> MixedRules:
-        names = list(self._known)
-        firsts = {name: int(first) for name, first in zip(self._mixture.sources, self._blocks.firsts[:-1], strict=True)}
-        sources = []
-        for name in names:
-            dataset = self._mixture.sources.get(name)
-            layout = None if dataset is None else BlockLayout.of(dataset.manifest.rows)
-            lanes = self._known[name].lanes
-            sources.append(None if layout is None else StreamRules(layout, self._seed, name, lanes, self._shuffle))
-        own = [self._known[name].lanes for name in names]
-        order = [names.index(name) for name in self._mixture.sources]
-        return MixedRules(self.schedule(), own, sources, order, np.array(list(firsts.values()), np.int64), self._seed)
+        names, given = list(self._known), self._mixture.sources
+        return MixedRules(
+            self.schedule(),
+            own=[known.lanes for known in self._known.values()],
+            sources=[self._source(name) if name in given else None for name in names],
+            given=[names.index(name) for name in given],
+            firsts=self._blocks.firsts[:-1],
+            seed=self._seed,
+        )
+
+    def _source(self, name: str) -> StreamRules:
+        layout = BlockLayout.of(self._mixture.sources[name].manifest.rows)
+        return StreamRules(layout, self._seed, name, self._known[name].lanes, self._shuffle)
 
     def schedule(self) -> Schedule:
         """Which source each slot draws from; sources are numbered as they became known."""
@@ -145,14 +147,12 @@ class MixedCorpus:
                     f"{dataset.fingerprint}: open the dataset that it had, or give this one another name"
                 )
         self.lanes = state.lanes
-        wanted = [(slot, weights) for slot, weights in self._segments if slot == 0 or slot <= state.slots]
-        later = [(slot, weights) for slot, weights in self._segments if slot > state.slots]
-        self._segments = passed
-        if _shares(wanted[-1][1]) != _shares(passed[-1][1]):
-            _tell_change(passed[-1][1], wanted[-1][1], state.slots)
-            # Weights that no slot was drawn with yet are not passed.
-            self._segments = [one for one in passed if one[0] < state.slots] + [(state.slots, wanted[-1][1])]
-        self._segments += later
+        _, weights = [one for one in self._planned if one[0] <= state.slots][-1]
+        if _shares(weights) != _shares(passed[-1][1]):
+            _tell_change(passed[-1][1], weights, state.slots)
+            # Weights that no slot was drawn with are not passed.
+            passed = [*(one for one in passed if one[0] < state.slots), (state.slots, weights)]
+        self._segments = passed + [one for one in self._planned if one[0] > state.slots]
         self._known = known
         self._learn(state.lanes)
 
