@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 __all__ = ["Bar", "Distribution"]
 
-# Bins an octave: each is at most 1/64 of its values wide. Integers up to 128 have one each.
+# Bins an octave: each is at most 1/64 of its values wide. Integers below 128 have one each.
 _BINS = 64
 # Of the smallest exponent of a float, and some more.
 _BIAS = 1100
@@ -84,7 +84,7 @@ class Distribution:
         return self.total / self.count if self.count and math.isfinite(self.total) else None
 
     def quantile(self, share: float) -> float | None:
-        """The number that a share of all do not exceed, within 1 %, exact for integers up to 128."""
+        """The number that a share of all do not exceed, within 1 %, exact for integers below 128."""
         left = max(1, math.ceil(share * self.count))
         for number in sorted(self.bins):
             left -= self.bins[number]

@@ -125,8 +125,8 @@ class Clocks:
 
     def total(self, stage: str) -> StageClock:
         """Seconds in a stage over all of its threads."""
-        with self._lock:
-            clocks = list(self._clocks[stage])
+        # Without the lock, which may be held for ever in a process that was forked.
+        clocks = list(self._clocks[stage])
         busy, starved, blocked = (
             sum(getattr(clock, kind) for clock in clocks) for kind in ("busy", "starved", "blocked")
         )

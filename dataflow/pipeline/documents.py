@@ -74,8 +74,8 @@ class PackCounts:
 
     def to_dict(self) -> dict[str, int]:
         """JSON-able."""
-        with self._lock:
-            return {one.name: getattr(self, one.name) for one in fields(self) if one.name[0] != "_"}
+        # Without the lock, which may be held for ever in a process that was forked.
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.name[0] != "_"}
 
 
 def read_document(item: Item, stage: Pack) -> Document:

@@ -12,6 +12,8 @@ import atexit, faulthandler, gc, os, signal, sys, threading, time
 # Registered first, so that it runs last.
 atexit.register(lambda: print("exited", time.perf_counter(), flush=True))
 faulthandler.dump_traceback_later(50, exit=True)
+# Whoever runs tests in the background of a shell has it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import psutil
 import dataflow
 

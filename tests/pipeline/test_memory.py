@@ -149,14 +149,14 @@ def test_the_least_memory_never_deadlocks(rows: Rows, lumpy: dataflow.Dataset, e
 
 def test_a_selective_filter_does_not_deadlock_with_little_memory(rows: Rows) -> None:
     """Lanes that read far ahead for their next item must not take the blocks' room from those that are waited for."""
-    dataset = rows(4000, payload=200).filter(lambda sample: sample["number"] % 97 == 5, name="rare")
-    for workers in (0, 1, 4):
+    dataset = rows(2000, payload=200).filter(lambda sample: sample["number"] % 97 == 5, name="rare")
+    for workers in (0, 4):
         options: dict[str, Any] = {"batch_size": 24, "num_workers": workers, "lanes": 24}
         limit = least_memory(dataset, steps_per_epoch=10, **options)
         with limited(20):
             assert sum(1 for _ in make(dataset, memory_limit=limit, steps_per_epoch=10, **options)) == 10
             exact = list(make(dataset, memory_limit=limit, end="exact", **options))
-        assert sorted(sample for batch in exact for sample in valid_samples(batch)) == list(range(5, 4000, 97))
+        assert sorted(sample for batch in exact for sample in valid_samples(batch)) == list(range(5, 2000, 97))
 
 
 RESIDENT = """
@@ -181,7 +181,7 @@ for epoch in range(20):
 """
 
 
-@pytest.mark.parametrize("kind", ["plain", "filter"])
+@pytest.mark.parametrize("kind", ["plain", pytest.param("filter", marks=pytest.mark.soak)])
 def test_dl08_resident_memory_is_flat_over_20_epochs(rows: Rows, kind: str) -> None:
     dataset = rows(2000, payload=10_000)  # 20 MB
     lines = run(RESIDENT, dataset.manifest.url, kind).split("exited")[0].splitlines()
