@@ -7,10 +7,15 @@ import secrets
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from dataflow.cli.s3_server import S3Server
 from tests.servers.nginx import INSTALL, Nginx, nginx_program
 from tests.servers.proxy import FaultProxy
+
+# Each run draws others; tests that need more say so themselves.
+settings.register_profile("quick", max_examples=40)
+settings.load_profile("quick")
 
 
 @pytest.fixture(scope="session")

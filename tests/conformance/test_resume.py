@@ -134,7 +134,7 @@ def test_rs24_a_state_saved_right_after_a_load_is_the_one_that_was_loaded(
                 assert {text(now) for now in job.states()} == {text(state)}
 
 
-RANDOM = [pytest.param(12, id="quick"), pytest.param(150, id="soak", marks=pytest.mark.soak)]
+RANDOM = [pytest.param(8, id="quick"), pytest.param(150, id="soak", marks=pytest.mark.soak)]
 
 
 @pytest.mark.parametrize("examples", RANDOM)
