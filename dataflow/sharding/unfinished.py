@@ -51,7 +51,9 @@ def write_unfinished(store: Store, unfinished: Unfinished) -> None:
 
 def finish(store: Store) -> None:
     """Removes all of this, after the manifest was written."""
-    remove_leftovers(store, [entry.path for entry in store.list(SIDE_FOLDER)])
+    # The plan last: whoever finds it knows that there is something to remove.
+    paths = [entry.path for entry in store.list(SIDE_FOLDER)]
+    remove_leftovers(store, sorted(paths, key=lambda path: path == PLAN_NAME))
 
 
 def save_skipped(store: Store, shard: int, skipped: list[Skipped]) -> None:
