@@ -51,9 +51,9 @@ def write_unfinished(store: Store, unfinished: Unfinished) -> None:
 
 def finish(store: Store) -> None:
     """Removes all of this, after the manifest was written."""
-    # The plan last: whoever finds it knows that there is something to remove.
-    paths = [entry.path for entry in store.list(SIDE_FOLDER)]
-    remove_leftovers(store, sorted(paths, key=lambda path: path == PLAN_NAME))
+    remove_leftovers(store, [entry.path for entry in store.list(SIDE_FOLDER) if entry.path != PLAN_NAME])
+    # The plan last: whoever finds it knows that there may be something to remove.
+    remove_leftovers(store, [PLAN_NAME])
 
 
 def save_skipped(store: Store, shard: int, skipped: list[Skipped]) -> None:
