@@ -16,12 +16,12 @@ from dataflow.pipeline.arguments import check_columns, check_dataset, check_kind
 from dataflow.pipeline.bad_rows import Ledger
 from dataflow.pipeline.blueprint import Blueprint, Options, Run
 from dataflow.pipeline.clocks import described
+from dataflow.pipeline.corpus import make_corpus
 from dataflow.pipeline.device import check_device, pins
 from dataflow.pipeline.dtypes import parse_dtypes
 from dataflow.pipeline.ends import check_end, warn_of_narrow_lanes
 from dataflow.pipeline.form import check_decoder
 from dataflow.pipeline.iteration import Iteration
-from dataflow.pipeline.mixed_corpus import make_corpus
 from dataflow.pipeline.padding import parse_pad
 from dataflow.pipeline.plan import BatchRules
 from dataflow.pipeline.position import Epochs, Position

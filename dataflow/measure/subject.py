@@ -28,8 +28,8 @@ from dataflow.pipeline.bad_rows import Ledger
 from dataflow.pipeline.blueprint import Blueprint, Options
 from dataflow.pipeline.build import build
 from dataflow.pipeline.clocks import Clocks
+from dataflow.pipeline.corpus import make_corpus
 from dataflow.pipeline.deciding import ONE_TO_ONE
-from dataflow.pipeline.mixed_corpus import make_corpus
 from dataflow.pipeline.position import Epochs, Mark
 from dataflow.pipeline.resources import available_memory
 from dataflow.sampling.layout import BlockLayout

@@ -6,7 +6,9 @@ from typing import Any, Protocol
 
 from dataflow.dataset import Dataset
 from dataflow.dataset.blocks import Blocks, Sizes, StoredBlocks
+from dataflow.dataset.mixture import Mixture
 from dataflow.errors import StateError
+from dataflow.pipeline.mixed_corpus import MixedCorpus
 from dataflow.pipeline.plan import BatchRules
 from dataflow.pipeline.working_set import usual_block_bytes
 from dataflow.sampling.lanes import default_lanes
@@ -129,3 +131,12 @@ class StoredCorpus:
             return False
         self._manifest = self._dataset.manifest
         return True
+
+
+def make_corpus(
+    dataset: Dataset, lanes: int | None, shuffle: bool, seed: int, global_batch: int, *, grows: bool
+) -> Corpus:
+    """The rows of a dataset, which may be a mixture; arguments as those of the classes."""
+    if isinstance(dataset, Mixture):
+        return MixedCorpus(dataset, lanes, shuffle, seed, global_batch)
+    return StoredCorpus(dataset, lanes, shuffle, seed, grows=grows)

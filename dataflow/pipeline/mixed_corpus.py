@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dataflow.dataset import Dataset
 from dataflow.dataset.blocks import MixedBlocks, Sizes
 from dataflow.dataset.mixture import Mixture
 from dataflow.errors import OptionError, StateError
-from dataflow.pipeline.corpus import Corpus, StoredCorpus
 from dataflow.pipeline.plan import BatchRules
 from dataflow.pipeline.working_set import usual_block_bytes
 from dataflow.sampling.keys import key
@@ -167,15 +165,6 @@ class MixedCorpus:
             shares = [_shares(weights).get(name, Fraction(0)) for _, weights in self._segments]
             own = source_lanes(lanes, max(shares), dataset.num_blocks) if self._shuffle else 1
             self._known[name] = _Known(dataset.fingerprint, own)
-
-
-def make_corpus(
-    dataset: Dataset, lanes: int | None, shuffle: bool, seed: int, global_batch: int, *, grows: bool
-) -> Corpus:
-    """The rows of a dataset, which may be a mixture; arguments as those of the classes."""
-    if isinstance(dataset, Mixture):
-        return MixedCorpus(dataset, lanes, shuffle, seed, global_batch)
-    return StoredCorpus(dataset, lanes, shuffle, seed, grows=grows)
 
 
 def _shares(weights: Weights) -> Weights:
