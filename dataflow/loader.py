@@ -340,8 +340,6 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         Raises:
             DataflowError: The loader is being traced already.
         """
-        if self._trace is not None:
-            raise DataflowError("this loader is being traced already: end that with block first")
         return traced(url, self.rank, self._set_trace)
 
     def ledger(self) -> list[dict[str, Any]]:
@@ -358,6 +356,8 @@ class DataLoader(torch.utils.data.DataLoader):  # type: ignore[type-arg]
         return report(self.stats())
 
     def _set_trace(self, trace: Trace | None) -> None:
+        if trace is not None and self._trace is not None:
+            raise DataflowError("this loader is being traced already: end that with block first")
         self._trace = trace
         if self._last is not None:
             self._last.pipeline.clocks.trace(trace)
